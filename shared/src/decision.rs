@@ -1,0 +1,75 @@
+//! `releases/<namespace>.<name>.json`: the last decision about one
+//! HelmRelease. The reconciler writes it, for people; nothing reads it back
+//! to decide by.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::Digest;
+use crate::version::Document;
+
+/// The last decision about one HelmRelease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// `tandem.release/v1`.
+    pub schema: String,
+    /// The HelmRelease.
+    pub helm_release: ObjectRef,
+    /// The generation that was looked at.
+    pub generation: i64,
+    /// The Helm release and the namespace that it is in.
+    pub release: ObjectRef,
+    /// The name of the source on this volume; absent while the HelmRelease
+    /// names none that can be asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The keys of its wants; the chart's stands first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wants: Vec<String>,
+    /// The artifact that was planned with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<Digest>,
+    /// The commit or chart version of that artifact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart_revision: Option<String>,
+    /// What was decided: an action's name, such as `Upgrade` or `Nothing`.
+    pub action: String,
+    /// How it stands: the action's result, or what is waited for, as the
+    /// HelmRelease's `Ready` condition says it.
+    pub reason: String,
+    /// The same in a sentence. Free of secrets.
+    pub message: String,
+    /// Whether the release is as it should be.
+    pub ready: bool,
+    /// The revision of the Helm release, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u32>,
+    /// Failures in a row.
+    #[serde(default)]
+    pub failures: u32,
+    /// When the next attempt is due, after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt: Option<Timestamp>,
+    /// When this was decided.
+    pub at: Timestamp,
+}
+
+/// A namespaced object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Document for Decision {
+    const KIND: &'static str = "release";
+
+    fn schema(&self) -> &str {
+        &self.schema
+    }
+}
