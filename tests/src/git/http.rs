@@ -1,0 +1,337 @@
+//! Smart http and https: an own small server in front of `git http-backend`,
+//! with knobs for what goes wrong on real networks.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Request as HttpRequest, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures::StreamExt;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::Upstreams;
+use crate::guard;
+use crate::pki::Authority;
+
+/// What the server does instead of serving at once.
+#[derive(Clone, Debug, Default)]
+pub struct Knobs {
+    /// Basic authentication: user and password that are let in.
+    pub login: Option<(String, String)>,
+    /// Answer this status to everything.
+    pub status: Option<u16>,
+    /// Redirect everything to the same path below this address.
+    pub redirect: Option<String>,
+    /// Take requests and never answer.
+    pub stall: bool,
+    /// Send the answer byte by byte with this pause between two.
+    pub drip: Option<Duration>,
+    /// Wait so long before an answer.
+    pub delay: Option<Duration>,
+}
+
+/// One request that came in.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// `GET` or `POST`.
+    pub method: String,
+    /// The path, from the first slash.
+    pub path: String,
+    /// The `Git-Protocol` header.
+    pub protocol: String,
+    /// The body as it came; a fetch's wants and haves stand in it.
+    pub body: Vec<u8>,
+    /// The `Authorization` header.
+    pub authorization: Option<String>,
+    /// The status of the answer; `None` while there is none.
+    pub status: Option<u16>,
+    /// The size of the answer's body; 0 while there is none.
+    pub answered: usize,
+}
+
+/// Which kind of server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// In the clear.
+    Http,
+    /// With a certificate of the server's own authority.
+    Https,
+}
+
+struct Shared {
+    root: PathBuf,
+    knobs: Mutex<Knobs>,
+    requests: Mutex<Vec<Request>>,
+}
+
+/// A running server over a folder of repositories. Dropping it ends it.
+pub struct HttpServer {
+    shared: Arc<Shared>,
+    scheme: Scheme,
+    address: SocketAddr,
+    authority: PathBuf,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl HttpServer {
+    /// Starts it on a free port.
+    pub fn start(upstreams: &Upstreams, scheme: Scheme) -> Result<Self> {
+        let authority = Authority::new("tandem test git server")?;
+        let authority_file = guard::folder("https")?.join("ca.crt");
+        guard::write(&authority_file, authority.pem())?;
+        let acceptor = match scheme {
+            Scheme::Http => None,
+            Scheme::Https => Some(acceptor(&authority)?),
+        };
+        let shared = Arc::new(Shared {
+            root: upstreams.root().to_owned(),
+            knobs: Mutex::default(),
+            requests: Mutex::default(),
+        });
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let router = Router::new().fallback(serve).with_state(shared.clone());
+        // A thread of its own: the server outlives the runtime of one test.
+        let thread = std::thread::Builder::new().name("git-http".into()).spawn(move || {
+            runtime.block_on(async {
+                let Ok(listener) = TcpListener::from_std(listener) else { return };
+                match acceptor {
+                    None => tokio::select! { _ = axum::serve(listener, router) => {}, _ = stopped => {} },
+                    Some(acceptor) => {
+                        let listener = TlsListener::new(listener, acceptor, address);
+                        tokio::select! { _ = axum::serve(listener, router) => {}, _ = stopped => {} }
+                    }
+                }
+            });
+            runtime.shutdown_background();
+        })?;
+        Ok(Self {
+            shared,
+            scheme,
+            address,
+            authority: authority_file,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// The address of `<name>.git`.
+    pub fn url(&self, name: &str) -> String {
+        format!("{}/{name}.git", self.base())
+    }
+
+    /// The server's address without a path.
+    pub fn base(&self) -> String {
+        let scheme = if self.scheme == Scheme::Https {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://127.0.0.1:{}", self.address.port())
+    }
+
+    /// The authority's certificate, to trust an https server by.
+    pub fn authority(&self) -> &Path {
+        &self.authority
+    }
+
+    /// Changes how requests from now on are answered.
+    pub fn set(&self, change: impl FnOnce(&mut Knobs)) {
+        change(&mut lock(&self.shared.knobs));
+    }
+
+    /// Every request so far.
+    pub fn requests(&self) -> Vec<Request> {
+        lock(&self.shared.requests).clone()
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear(&self) {
+        lock(&self.shared.requests).clear();
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+async fn serve(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let text = |name: &str| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned)
+    };
+    let place = {
+        let mut requests = lock(&shared.requests);
+        requests.push(Request {
+            method: parts.method.to_string(),
+            path: parts.uri.to_string(),
+            protocol: text("git-protocol").unwrap_or_default(),
+            body: body.to_vec(),
+            authorization: text("authorization"),
+            status: None,
+            answered: 0,
+        });
+        requests.len() - 1
+    };
+    let knobs = lock(&shared.knobs).clone();
+    if knobs.stall {
+        std::future::pending::<()>().await;
+    }
+    if let Some(delay) = knobs.delay {
+        tokio::time::sleep(delay).await;
+    }
+    let response = decide(&shared.root, &knobs, &parts, body).await;
+    let (head, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX)
+        .await
+        .unwrap_or_default();
+    if let Some(request) = lock(&shared.requests).get_mut(place) {
+        request.status = Some(head.status.as_u16());
+        request.answered = body.len();
+    }
+    match knobs.drip {
+        Some(pause) => Response::from_parts(head, drip(body, pause)),
+        None => Response::from_parts(head, Body::from(body)),
+    }
+}
+
+async fn decide(
+    root: &Path,
+    knobs: &Knobs,
+    parts: &axum::http::request::Parts,
+    body: Bytes,
+) -> Response<Body> {
+    if let Some(status) = knobs
+        .status
+        .and_then(|code| StatusCode::from_u16(code).ok())
+    {
+        return status.into_response();
+    }
+    if let Some(base) = &knobs.redirect {
+        return (
+            StatusCode::FOUND,
+            [(header::LOCATION, format!("{base}{}", parts.uri))],
+        )
+            .into_response();
+    }
+    if let Some((user, password)) = &knobs.login
+        && !lets_in(&parts.headers, user, password)
+    {
+        return (
+            StatusCode::UNAUTHORIZED,
+            [(header::WWW_AUTHENTICATE, "Basic realm=\"tests\"")],
+        )
+            .into_response();
+    }
+    let user = knobs.login.as_ref().map(|(user, _)| user.as_str());
+    match super::cgi::answer(root, parts, body, user).await {
+        Ok(response) => response,
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
+    }
+}
+
+fn lets_in(headers: &HeaderMap, user: &str, password: &str) -> bool {
+    let wanted = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
+    headers
+        .get(header::AUTHORIZATION)
+        .is_some_and(|given| given.as_bytes() == wanted.as_bytes())
+}
+
+fn drip(body: Bytes, pause: Duration) -> Body {
+    let bytes = futures::stream::iter((0..body.len()).map(move |at| body.slice(at..=at)));
+    Body::from_stream(bytes.then(move |byte| async move {
+        tokio::time::sleep(pause).await;
+        Ok::<_, std::convert::Infallible>(byte)
+    }))
+}
+
+fn acceptor(authority: &Authority) -> Result<TlsAcceptor> {
+    let identity = authority.server(&["127.0.0.1", "localhost"])?;
+    let certificate =
+        CertificateDer::from_pem_slice(identity.certificate.as_bytes()).context("certificate")?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).context("key")?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Hands out connections whose handshake is done, each made beside the others.
+struct TlsListener {
+    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    address: SocketAddr,
+}
+
+impl TlsListener {
+    fn new(listener: TcpListener, acceptor: TlsAcceptor, address: SocketAddr) -> Self {
+        let (sender, ready) = mpsc::channel(16);
+        tokio::spawn(async move {
+            while let Ok((stream, peer)) = listener.accept().await {
+                let (acceptor, sender) = (acceptor.clone(), sender.clone());
+                tokio::spawn(async move {
+                    // A client that doesn't trust the authority hangs up here.
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        let _ = sender.send((stream, peer)).await;
+                    }
+                });
+            }
+        });
+        Self { ready, address }
+    }
+}
+
+impl axum::serve::Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.ready.recv().await {
+            Some(connection) => connection,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        Ok(self.address)
+    }
+}

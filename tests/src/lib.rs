@@ -1,0 +1,20 @@
+//! The harness of Tandem's end-to-end tests, its demo and its benchmark.
+//!
+//! Everything here is real: a control plane, git servers, helm, and the
+//! product's two binaries as separate processes. Nothing outlives the process
+//! that started it, and nothing is shared between two suites but the programs
+//! that were built once.
+
+// The clippy bans protect the volume inside the product; the harness stands
+// outside it and spoils it on purpose.
+#![allow(clippy::disallowed_methods)]
+
+pub mod cluster;
+pub mod daemon;
+pub mod git;
+pub mod guard;
+pub mod pki;
+pub mod procfs;
+pub mod programs;
+pub mod progress;
+pub mod wait;

@@ -1,0 +1,357 @@
+//! The harness itself: what it says is running is running, real and reachable.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use tandem_tests::cluster::{self, Cluster};
+use tandem_tests::daemon::{Daemon, Recipe};
+use tandem_tests::git::{GitDaemon, HttpServer, Scheme, SshServer, Upstream, Upstreams, git};
+use tandem_tests::wait::{LONG, Look, until, until_blocking};
+use tandem_tests::{guard, procfs, programs};
+
+fn config_map(name: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: Some(BTreeMap::from([("marker".to_owned(), "one".to_owned())])),
+        ..ConfigMap::default()
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_is_made_used_and_really_deleted() {
+    let cluster = Cluster::shared().unwrap();
+    let namespace = cluster.namespace("harness").await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    maps.create(&PostParams::default(), &config_map("kept"))
+        .await
+        .unwrap();
+    assert_eq!(
+        maps.get("kept").await.unwrap().data,
+        config_map("kept").data
+    );
+
+    let namespaces: Api<Namespace> = Api::all(client);
+    namespaces
+        .delete(&namespace, &DeleteParams::default())
+        .await
+        .unwrap();
+    until("the namespace to be gone", LONG, || async {
+        Ok(Look::when(
+            namespaces.get_opt(&namespace).await?.is_none(),
+            "still there",
+        ))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_service_account_may_do_what_it_was_granted_and_nothing_else() {
+    let cluster = Cluster::shared().unwrap();
+    let namespace = cluster.namespace("harness").await.unwrap();
+    let admin = cluster.client().await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin, &namespace);
+    let account = ServiceAccount {
+        metadata: ObjectMeta {
+            name: Some("poor".to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..ServiceAccount::default()
+    };
+    accounts
+        .create(&PostParams::default(), &account)
+        .await
+        .unwrap();
+    let kubeconfig = cluster
+        .service_account_kubeconfig(&namespace, "poor")
+        .await
+        .unwrap();
+    let maps: Api<ConfigMap> =
+        Api::namespaced(cluster::client(&kubeconfig).await.unwrap(), &namespace);
+    match maps
+        .create(&PostParams::default(), &config_map("refused"))
+        .await
+    {
+        Err(kube::Error::Api(status)) => {
+            assert_eq!(status.code, 403, "{status:?}");
+            assert!(
+                status
+                    .message
+                    .contains(&format!("system:serviceaccount:{namespace}:poor")),
+                "{status:?}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn helm_installs_on_it() {
+    let cluster = Cluster::shared().unwrap();
+    let namespace = cluster.namespace("harness").await.unwrap();
+    let chart = guard::folder("chart").unwrap();
+    guard::write(
+        &chart.join("Chart.yaml"),
+        "apiVersion: v2\nname: app\nversion: 0.1.0\n",
+    )
+    .unwrap();
+    guard::write(
+        &chart.join("templates/map.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: installed}\ndata: {by: {{ .Release.Name }}}\n",
+    )
+    .unwrap();
+    let helm = programs::helm().unwrap();
+    let output = Command::new(&helm.program)
+        .args(["install", "first"])
+        .arg(&chart)
+        .args(["--namespace", &namespace, "--kubeconfig"])
+        .arg(cluster.kubeconfig())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client().await.unwrap(), &namespace);
+    assert_eq!(
+        maps.get("installed").await.unwrap().data.unwrap()["by"],
+        "first"
+    );
+}
+
+fn repository() -> (Upstreams, Upstream, String) {
+    let upstreams = Upstreams::new().unwrap();
+    let upstream = upstreams.create("charts").unwrap();
+    upstream
+        .write("charts/app/Chart.yaml", "name: app\n")
+        .unwrap();
+    let commit = upstream.push("main", "Add app").unwrap();
+    (upstreams, upstream, commit)
+}
+
+/// Clones and gives what was checked out, or what git said instead.
+fn clone(url: &str, configure: impl FnOnce(&mut Command)) -> Result<String, String> {
+    let target = guard::folder("clone").unwrap();
+    let mut command = git().unwrap();
+    command
+        .args(["-c", "protocol.version=2", "clone", "--quiet", url])
+        .arg(&target);
+    configure(&mut command);
+    let output = command.output().unwrap();
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let head = git()
+        .unwrap()
+        .arg("-C")
+        .arg(&target)
+        .args(["rev-parse", "HEAD"])
+        .output()
+        .unwrap();
+    assert!(target.join("charts/app/Chart.yaml").is_file());
+    Ok(String::from_utf8(head.stdout).unwrap().trim().to_owned())
+}
+
+#[test]
+fn clones_come_from_a_path_and_from_the_git_daemon() {
+    let (upstreams, upstream, commit) = repository();
+    assert_eq!(clone(&upstream.file_url(), |_| ()), Ok(commit.clone()));
+    let mut daemon = GitDaemon::start(&upstreams).unwrap();
+    assert_eq!(clone(&daemon.url("charts"), |_| ()), Ok(commit));
+    daemon.stop().unwrap();
+    clone(&daemon.url("charts"), |_| ()).unwrap_err();
+}
+
+#[test]
+fn clones_come_over_http_in_protocol_version_two() {
+    let (upstreams, upstream, commit) = repository();
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    assert_eq!(clone(&server.url("charts"), |_| ()), Ok(commit));
+    let requests = server.requests();
+    assert!(
+        requests.iter().all(|one| one.protocol == "version=2"),
+        "{requests:?}"
+    );
+    assert!(
+        requests
+            .iter()
+            .any(|one| one.method == "POST" && one.answered > 0),
+        "{requests:?}"
+    );
+
+    // A second commit, a tag and a forced branch are served too.
+    upstream.write("charts/app/values.yaml", "a: 1\n").unwrap();
+    upstream.push("main", "Add values").unwrap();
+    upstream.push_tag("v1").unwrap();
+    let orphan = upstream.push_orphan("main", "Start over").unwrap();
+    assert_eq!(clone(&server.url("charts"), |_| ()), Ok(orphan));
+    clone(&server.url("nowhere"), |_| ()).unwrap_err();
+}
+
+#[test]
+fn https_needs_the_authority_and_the_password() {
+    let (upstreams, _, commit) = repository();
+    let server = HttpServer::start(&upstreams, Scheme::Https).unwrap();
+    let url = server.url("charts");
+    let trusting = |command: &mut Command| {
+        command.env("GIT_SSL_CAINFO", server.authority());
+    };
+    let stranger = clone(&url, |_| ()).unwrap_err();
+    assert!(stranger.contains("certificate"), "{stranger}");
+    assert_eq!(clone(&url, trusting), Ok(commit.clone()));
+
+    server.set(|knobs| knobs.login = Some(("ada".into(), "s3cret".into())));
+    let refused = clone(&url, trusting).unwrap_err();
+    assert!(refused.contains("could not read Username"), "{refused}");
+    let with_login = url.replace("https://", "https://ada:s3cret@");
+    assert_eq!(clone(&with_login, trusting), Ok(commit));
+}
+
+#[test]
+fn the_knobs_of_the_http_server_turn() {
+    let (upstreams, _, commit) = repository();
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let other = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+
+    server.set(|knobs| knobs.status = Some(503));
+    assert!(
+        clone(&server.url("charts"), |_| ())
+            .unwrap_err()
+            .contains("503")
+    );
+
+    server.set(|knobs| {
+        knobs.status = None;
+        knobs.redirect = Some(other.base());
+    });
+    assert_eq!(clone(&server.url("charts"), |_| ()), Ok(commit.clone()));
+    assert!(!other.requests().is_empty());
+
+    server.set(|knobs| {
+        knobs.redirect = None;
+        knobs.drip = Some(Duration::from_millis(1));
+    });
+    assert_eq!(clone(&server.url("charts"), |_| ()), Ok(commit));
+
+    // A stalled server holds a client until that one is killed.
+    server.set(|knobs| knobs.stall = true);
+    server.clear();
+    let mut child = git()
+        .unwrap()
+        .args(["ls-remote", &server.url("charts")])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    until_blocking("the request", LONG, || {
+        Ok(Look::when(!server.requests().is_empty(), "none"))
+    })
+    .unwrap();
+    assert!(child.try_wait().unwrap().is_none());
+    assert_eq!(server.requests()[0].status, None);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn ssh_needs_the_right_host_key() {
+    let (upstreams, _, commit) = repository();
+    let server = SshServer::start(&upstreams).unwrap();
+    let with = |known_hosts: &Path| {
+        let ssh = server.command(known_hosts);
+        clone(&server.url("charts"), move |command| {
+            command.env("GIT_SSH_COMMAND", ssh);
+        })
+    };
+    assert_eq!(with(&server.known_hosts()), Ok(commit));
+    let refused = with(&server.wrong_known_hosts().unwrap()).unwrap_err();
+    assert!(
+        refused.contains("Host key verification failed"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_killed_daemon_takes_its_children_with_it() {
+    let logs = guard::folder("logs").unwrap();
+    // The grandchild moves to a process group of its own, as git and helm do.
+    let script = "set -m; sleep 300 & echo started; wait";
+    let mut daemon =
+        Daemon::start(&Recipe::new("nest", Path::new("sh"), ["-c", script]), &logs).unwrap();
+    let session = daemon.pid();
+    until_blocking("the grandchild", LONG, || {
+        let sleeps = procfs::session(session)
+            .iter()
+            .any(|one| one.name == "sleep");
+        Ok(Look::when(sleeps, daemon.log()))
+    })
+    .unwrap();
+    daemon.kill_alone().unwrap();
+    assert!(
+        procfs::session(session)
+            .iter()
+            .any(|one| one.name == "sleep"),
+        "killed alone"
+    );
+    daemon.kill().unwrap();
+    assert!(procfs::session(session).is_empty());
+    assert!(daemon.log().contains("started"));
+}
+
+/// Not a test of its own: what the next one runs in a process that it kills.
+#[test]
+#[ignore = "run by nothing_outlives_a_killed_process"]
+fn victim() {
+    let Some(told) = std::env::var_os("TANDEM_TEST_VICTIM") else {
+        return;
+    };
+    let logs = guard::folder("logs").unwrap();
+    let daemon = Daemon::start(&Recipe::new("sleep", Path::new("sleep"), ["300"]), &logs).unwrap();
+    guard::write(
+        Path::new(&told),
+        format!("{} {}", daemon.pid(), logs.display()),
+    )
+    .unwrap();
+    std::thread::sleep(Duration::from_secs(300));
+}
+
+#[test]
+fn nothing_outlives_a_killed_process() {
+    let told = guard::folder("victim").unwrap().join("told");
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "victim", "--ignored"])
+        .env("TANDEM_TEST_VICTIM", &told)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let (pid, logs) = until_blocking("the victim's word", LONG, || {
+        let text = fs::read_to_string(&told).unwrap_or_default();
+        let found = text
+            .split_once(' ')
+            .map(|(pid, logs)| (pid.parse::<u32>().unwrap(), logs.to_owned()));
+        Ok(Look::from_option(found, text))
+    })
+    .unwrap();
+    assert_eq!(procfs::process(pid).unwrap().name, "sleep");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    until_blocking("the end of what it left", LONG, || {
+        let alive = procfs::process(pid).is_some_and(|one| one.state != 'Z');
+        Ok(Look::when(
+            !alive && !Path::new(&logs).exists(),
+            format!("alive: {alive}"),
+        ))
+    })
+    .unwrap();
+}
