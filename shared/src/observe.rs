@@ -95,9 +95,9 @@ pub fn open(path: &Path) -> Result<File, ObserveError> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
     let io = |source| ObserveError::Io { path: path.to_owned(), source };
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path).map_err(|error| {
-        match error.kind() {
-            io::ErrorKind::NotFound => ObserveError::Missing(path.to_owned()),
-            io::ErrorKind::FilesystemLoop => ObserveError::NotAFile(path.to_owned()),
+        match rustix::io::Errno::from_io_error(&error) {
+            Some(rustix::io::Errno::NOENT) => ObserveError::Missing(path.to_owned()),
+            Some(rustix::io::Errno::LOOP) => ObserveError::NotAFile(path.to_owned()),
             _ => io(error),
         }
     })?;
