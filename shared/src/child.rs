@@ -96,8 +96,14 @@ impl Cancel {
     /// # Errors
     /// If no descriptors are to be had.
     pub fn new() -> io::Result<Self> {
-        let (wake, waker) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK)?;
-        Ok(Self { asked: Arc::default(), wake: Arc::new(wake), waker: Arc::new(waker) })
+        let (wake, waker) = rustix::pipe::pipe_with(
+            rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK,
+        )?;
+        Ok(Self {
+            asked: Arc::default(),
+            wake: Arc::new(wake),
+            waker: Arc::new(waker),
+        })
     }
 
     /// Asks for the end.
@@ -119,16 +125,33 @@ impl Cancel {
 ///
 /// # Errors
 /// If the program can't be started or waited for. How it ended is no error.
-pub fn run(mut command: Command, input: &[u8], lock: Option<&Guard>, limits: &Limits, cancel: &Cancel) -> Result<Outcome, ChildError> {
+pub fn run(
+    mut command: Command,
+    input: &[u8],
+    lock: Option<&Guard>,
+    limits: &Limits,
+    cancel: &Cancel,
+) -> Result<Outcome, ChildError> {
     let program = command.get_program().to_string_lossy().into_owned();
-    run_inner(&mut command, input, lock, limits, cancel).map_err(|source| ChildError { program, source })
+    run_inner(&mut command, input, lock, limits, cancel)
+        .map_err(|source| ChildError { program, source })
 }
 
-fn run_inner(command: &mut Command, input: &[u8], lock: Option<&Guard>, limits: &Limits, cancel: &Cancel) -> io::Result<Outcome> {
+fn run_inner(
+    command: &mut Command,
+    input: &[u8],
+    lock: Option<&Guard>,
+    limits: &Limits,
+    cancel: &Cancel,
+) -> io::Result<Outcome> {
     let begun = Instant::now();
     let inherited = lock.map(Guard::descriptor).transpose()?;
     command.preserved_fds(inherited.into_iter().collect());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
     end_with_parent(command);
     let mut child = command.spawn()?;
     // The command keeps a copy of the lock's descriptor; it must not outlive us here.
@@ -158,10 +181,22 @@ fn run_inner(command: &mut Command, input: &[u8], lock: Option<&Guard>, limits: 
         let wait = match drained_by {
             Some(end) if now >= end => break,
             Some(end) => end - now,
-            None => patience.step(now, cancel.is_cancelled(), pid).saturating_duration_since(now),
+            None => patience
+                .step(now, cancel.is_cancelled(), pid)
+                .saturating_duration_since(now),
         };
-        let ready = poll(&exited, gone, stdin.as_ref(), &stdout, &stderr, cancel, wait)?;
-        if ready.input && let Some(pipe) = &mut stdin {
+        let ready = poll(
+            &exited,
+            gone,
+            stdin.as_ref(),
+            &stdout,
+            &stderr,
+            cancel,
+            wait,
+        )?;
+        if ready.input
+            && let Some(pipe) = &mut stdin
+        {
             match pipe.write(unsent) {
                 Ok(written) => unsent = &unsent[written..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -193,11 +228,18 @@ fn run_inner(command: &mut Command, input: &[u8], lock: Option<&Guard>, limits: 
     })
 }
 
-#[expect(unsafe_code, reason = "what runs between fork and exec can only be given this way")]
+#[expect(
+    unsafe_code,
+    reason = "what runs between fork and exec can only be given this way"
+)]
 fn end_with_parent(command: &mut Command) {
     // SAFETY: one prctl system call; nothing is allocated, locked or shared.
     unsafe {
-        command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?));
+        command.pre_exec(|| {
+            Ok(rustix::process::set_parent_process_death_signal(Some(
+                Signal::TERM,
+            ))?)
+        });
     }
 }
 
@@ -210,14 +252,22 @@ struct Patience {
 
 impl Patience {
     fn new(deadline: Instant) -> Self {
-        Self { deadline, kill_at: None, why: None }
+        Self {
+            deadline,
+            kill_at: None,
+            why: None,
+        }
     }
 
     /// Sends what is due, and says when to look again.
     fn step(&mut self, now: Instant, cancelled: bool, group: Pid) -> Instant {
         match self.kill_at {
             None if cancelled || now >= self.deadline => {
-                self.why = Some(if cancelled { End::Cancelled } else { End::TimedOut });
+                self.why = Some(if cancelled {
+                    End::Cancelled
+                } else {
+                    End::TimedOut
+                });
                 let _ = rustix::process::kill_process_group(group, Signal::TERM);
                 self.kill_at = Some(now + GRACE);
                 now + GRACE
@@ -233,7 +283,11 @@ impl Patience {
 
     fn ended_as(&self, status: ExitStatus) -> End {
         self.why.unwrap_or_else(|| {
-            End::Exited(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+            End::Exited(
+                status
+                    .code()
+                    .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
+            )
         })
     }
 }
@@ -251,7 +305,12 @@ impl Pipe {
         if let Some(pipe) = &pipe {
             rustix::io::ioctl_fionbio(pipe, true)?;
         }
-        Ok(Self { pipe, kept: Vec::new(), limit, dropped: false })
+        Ok(Self {
+            pipe,
+            kept: Vec::new(),
+            limit,
+            dropped: false,
+        })
     }
 
     /// Reads what there is; `tail` keeps the last bytes instead of the first.
@@ -288,18 +347,43 @@ struct Ready {
     errors: bool,
 }
 
-fn poll(exited: &OwnedFd, gone: bool, stdin: Option<&std::process::ChildStdin>, stdout: &Pipe, stderr: &Pipe, cancel: &Cancel, wait: Duration) -> io::Result<Ready> {
+fn poll(
+    exited: &OwnedFd,
+    gone: bool,
+    stdin: Option<&std::process::ChildStdin>,
+    stdout: &Pipe,
+    stderr: &Pipe,
+    cancel: &Cancel,
+    wait: Duration,
+) -> io::Result<Ready> {
     // One place per descriptor; an absent one leaves its place to the cancel pipe.
     let spare = (cancel.wake.as_fd(), PollFlags::empty());
     let places = [
-        if gone { spare } else { (exited.as_fd(), PollFlags::IN) },
+        if gone {
+            spare
+        } else {
+            (exited.as_fd(), PollFlags::IN)
+        },
         stdin.map_or(spare, |pipe| (pipe.as_fd(), PollFlags::OUT)),
-        stdout.pipe.as_ref().map_or(spare, |pipe| (pipe.as_fd(), PollFlags::IN)),
-        stderr.pipe.as_ref().map_or(spare, |pipe| (pipe.as_fd(), PollFlags::IN)),
-        if cancel.is_cancelled() { spare } else { (cancel.wake.as_fd(), PollFlags::IN) },
+        stdout
+            .pipe
+            .as_ref()
+            .map_or(spare, |pipe| (pipe.as_fd(), PollFlags::IN)),
+        stderr
+            .pipe
+            .as_ref()
+            .map_or(spare, |pipe| (pipe.as_fd(), PollFlags::IN)),
+        if cancel.is_cancelled() {
+            spare
+        } else {
+            (cancel.wake.as_fd(), PollFlags::IN)
+        },
     ];
     let mut polled = places.map(|(descriptor, flags)| PollFd::from_borrowed_fd(descriptor, flags));
-    let timeout = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+    let timeout = Timespec::try_from(wait).unwrap_or(Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    });
     match rustix::event::poll(&mut polled, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
@@ -316,7 +400,14 @@ fn poll(exited: &OwnedFd, gone: bool, stdin: Option<&std::process::ChildStdin>, 
 /// Text for people: no control characters, no half characters at its cut.
 fn readable(bytes: &[u8], cut: bool) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    let text: String = text
+        .chars()
+        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+        .collect();
     let text = text.trim();
-    if cut { format!("… {text}") } else { text.to_owned() }
+    if cut {
+        format!("… {text}")
+    } else {
+        text.to_owned()
+    }
 }

@@ -29,7 +29,9 @@ const KEY_FILE: &str = "id.key";
 #[derive(Debug, Error)]
 pub enum CredentialError {
     /// There is no such folder (yet).
-    #[error("the credential {0} isn't on the credentials volume; the reconciler writes it there when it next looks at the Secret")]
+    #[error(
+        "the credential {0} isn't on the credentials volume; the reconciler writes it there when it next looks at the Secret"
+    )]
     Missing(String),
     /// An id or key that is no file name.
     #[error("`{0}` can't name a credential or a key of one")]
@@ -77,7 +79,10 @@ impl Store {
             }
             other => other?,
         };
-        Ok(Self { root: root.to_owned(), key })
+        Ok(Self {
+            root: root.to_owned(),
+            key,
+        })
     }
 
     /// The id of a credential with this content. Any change gives another one.
@@ -128,7 +133,10 @@ impl Store {
     /// # Errors
     /// If the volume refuses.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) -> Result<(), CredentialError> {
-        let io = |source| CredentialError::Io { path: self.root.clone(), source };
+        let io = |source| CredentialError::Io {
+            path: self.root.clone(),
+            source,
+        };
         for entry in fs::read_dir(&self.root).map_err(io)? {
             let entry = entry.map_err(io)?;
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -146,17 +154,25 @@ impl Store {
 /// If the id is none, nothing is there, or it can't be read.
 pub fn load(root: &Path, id: &str) -> Result<Values, CredentialError> {
     if !is_id(id) {
-        return Err(CredentialError::Name(id.chars().filter(|c| !c.is_control()).take(80).collect()));
+        return Err(CredentialError::Name(
+            id.chars().filter(|c| !c.is_control()).take(80).collect(),
+        ));
     }
     let folder = root.join(id);
     let io = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => CredentialError::Missing(id.to_owned()),
-        _ => CredentialError::Io { path: folder.clone(), source },
+        _ => CredentialError::Io {
+            path: folder.clone(),
+            source,
+        },
     };
     let mut values = Values::new();
     for entry in fs::read_dir(&folder).map_err(io)? {
         let entry = entry.map_err(io)?;
-        values.insert(entry.file_name().to_string_lossy().into_owned(), read(&entry.path())?);
+        values.insert(
+            entry.file_name().to_string_lossy().into_owned(),
+            read(&entry.path())?,
+        );
     }
     Ok(values)
 }
@@ -167,11 +183,18 @@ pub fn load(root: &Path, id: &str) -> Result<Values, CredentialError> {
 /// # Errors
 /// If id or key can't be a file name.
 pub fn file(root: &Path, id: &str, key: &str) -> Result<PathBuf, CredentialError> {
-    if is_id(id) { Ok(root.join(id).join(file_name(key)?)) } else { Err(CredentialError::Name(id.to_owned())) }
+    if is_id(id) {
+        Ok(root.join(id).join(file_name(key)?))
+    } else {
+        Err(CredentialError::Name(id.to_owned()))
+    }
 }
 
 fn is_id(text: &str) -> bool {
-    text.len() == 32 && text.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
+    text.len() == 32
+        && text
+            .bytes()
+            .all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
 }
 
 /// A Secret's key may hold letters, digits, `-`, `_` and `.`; it is a file
@@ -180,13 +203,26 @@ fn file_name(key: &str) -> Result<&str, CredentialError> {
     let sound = !key.is_empty()
         && key.len() <= 253
         && !key.starts_with('.')
-        && key.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));
-    if sound { Ok(key) } else { Err(CredentialError::Name(key.chars().filter(|c| !c.is_control()).take(80).collect())) }
+        && key
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));
+    if sound {
+        Ok(key)
+    } else {
+        Err(CredentialError::Name(
+            key.chars().filter(|c| !c.is_control()).take(80).collect(),
+        ))
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CredentialError> {
     let mut bytes = Vec::new();
-    let read = observe::open(path)?.take(VALUE_BYTES).read_to_end(&mut bytes);
-    read.map_err(|source| CredentialError::Io { path: path.to_owned(), source })?;
+    let read = observe::open(path)?
+        .take(VALUE_BYTES)
+        .read_to_end(&mut bytes);
+    read.map_err(|source| CredentialError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
     Ok(bytes)
 }

@@ -39,7 +39,14 @@ impl Volume {
     /// The two mounts as folders of `root`, as in a pod and on a plain machine.
     #[must_use]
     pub fn at(root: &Path) -> Self {
-        Self { wanted: Wanted { root: root.join("wanted") }, served: Served { root: root.join("served") } }
+        Self {
+            wanted: Wanted {
+                root: root.join("wanted"),
+            },
+            served: Served {
+                root: root.join("served"),
+            },
+        }
     }
 }
 
@@ -77,7 +84,8 @@ impl Wanted {
     /// The last decision about one HelmRelease.
     #[must_use]
     pub fn release(&self, namespace: &str, name: &str) -> PathBuf {
-        self.releases().join(format!("{}.json", object_name(namespace, name)))
+        self.releases()
+            .join(format!("{}.json", object_name(namespace, name)))
     }
 
     /// The lock of the one live reconciler.
@@ -90,13 +98,19 @@ impl Wanted {
     /// is in and its name.
     #[must_use]
     pub fn release_lock(&self, namespace: &str, release: &str) -> PathBuf {
-        self.locks().join(format!("release-{}.lock", object_name(namespace, release)))
+        self.locks()
+            .join(format!("release-{}.lock", object_name(namespace, release)))
     }
 
     /// Every folder that its writer makes at its start.
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
-        vec![self.root.clone(), self.locks(), self.requests(), self.releases()]
+        vec![
+            self.root.clone(),
+            self.locks(),
+            self.requests(),
+            self.releases(),
+        ]
     }
 
     fn locks(&self) -> PathBuf {
@@ -174,7 +188,13 @@ impl Served {
     /// Every folder that its writer makes at its start.
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
-        vec![self.root.clone(), self.locks(), self.manifests(), self.artifacts(), self.mirrors()]
+        vec![
+            self.root.clone(),
+            self.locks(),
+            self.manifests(),
+            self.artifacts(),
+            self.mirrors(),
+        ]
     }
 
     fn locks(&self) -> PathBuf {

@@ -40,7 +40,11 @@ pub enum LockError {
 }
 
 fn waited_for(waited: &Duration) -> String {
-    if waited.is_zero() { String::new() } else { format!(", still after {} s", waited.as_secs_f32()) }
+    if waited.is_zero() {
+        String::new()
+    } else {
+        format!(", still after {} s", waited.as_secs_f32())
+    }
 }
 
 /// A lock that is held until this (and every child that inherited it) is gone.
@@ -68,7 +72,10 @@ impl Guard {
 /// # Errors
 /// [`LockError::Held`] if somebody has it, or what the system says.
 pub fn try_acquire(path: &Path) -> Result<Guard, LockError> {
-    let io = |source| LockError::Io { path: path.to_owned(), source };
+    let io = |source| LockError::Io {
+        path: path.to_owned(),
+        source,
+    };
     loop {
         let file = OpenOptions::new()
             .create(true)
@@ -86,14 +93,22 @@ pub fn try_acquire(path: &Path) -> Result<Guard, LockError> {
         match fs2::FileExt::try_lock_exclusive(&file) {
             Ok(()) => {}
             Err(error) if error.kind() == fs2::lock_contended_error().kind() => {
-                return Err(LockError::Held { path: path.to_owned(), waited: Duration::ZERO });
+                return Err(LockError::Held {
+                    path: path.to_owned(),
+                    waited: Duration::ZERO,
+                });
             }
             Err(error) => return Err(io(error)),
         }
         // Between open and lock the file may have been removed and made anew.
         let held = file.metadata().map_err(io)?;
-        if std::fs::metadata(path).is_ok_and(|now| now.ino() == held.ino() && now.dev() == held.dev()) {
-            return Ok(Guard { file, path: path.to_owned() });
+        if std::fs::metadata(path)
+            .is_ok_and(|now| now.ino() == held.ino() && now.dev() == held.dev())
+        {
+            return Ok(Guard {
+                file,
+                path: path.to_owned(),
+            });
         }
     }
 }
@@ -107,7 +122,9 @@ pub fn acquire_within(path: &Path, wait: Duration) -> Result<Guard, LockError> {
     loop {
         match try_acquire(path) {
             Err(LockError::Held { .. }) if begun.elapsed() < wait => std::thread::sleep(RETRY),
-            Err(LockError::Held { path, .. }) => return Err(LockError::Held { path, waited: wait }),
+            Err(LockError::Held { path, .. }) => {
+                return Err(LockError::Held { path, waited: wait });
+            }
             other => return other,
         }
     }
@@ -120,7 +137,10 @@ pub fn acquire_within(path: &Path, wait: Duration) -> Result<Guard, LockError> {
 /// # Errors
 /// What the system says.
 pub fn is_held(path: &Path) -> Result<bool, LockError> {
-    let io = |source| LockError::Io { path: path.to_owned(), source };
+    let io = |source| LockError::Io {
+        path: path.to_owned(),
+        source,
+    };
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.map_err(io)?,

@@ -38,7 +38,8 @@ pub fn slug(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         let c = c.to_ascii_lowercase();
-        if c.is_ascii_alphanumeric() || (c == '.' && !out.is_empty() && !out.ends_with(['.', '-'])) {
+        if c.is_ascii_alphanumeric() || (c == '.' && !out.is_empty() && !out.ends_with(['.', '-']))
+        {
             out.push(c);
         } else if !out.is_empty() && !out.ends_with(['-', '.']) {
             out.push('-');
@@ -48,7 +49,11 @@ pub fn slug(text: &str) -> String {
         }
     }
     let trimmed = out.trim_end_matches(['-', '.']);
-    if trimmed.is_empty() { "source".to_owned() } else { trimmed.to_owned() }
+    if trimmed.is_empty() {
+        "source".to_owned()
+    } else {
+        trimmed.to_owned()
+    }
 }
 
 /// The file-name stem of a namespaced object: `<namespace>.<name>`.
@@ -67,7 +72,11 @@ pub fn object_name(namespace: &str, name: &str) -> String {
     while !whole.is_char_boundary(cut) {
         cut -= 1;
     }
-    format!("{}-{}", &whole[..cut], short_hex(&[namespace.as_bytes(), name.as_bytes()]))
+    format!(
+        "{}-{}",
+        &whole[..cut],
+        short_hex(&[namespace.as_bytes(), name.as_bytes()])
+    )
 }
 
 #[cfg(test)]
@@ -94,6 +103,9 @@ mod tests {
         assert_ne!(a, b);
         assert!(a.len() <= 220, "{}", a.len());
         assert_eq!(object_name("demo", "web"), "demo.web");
-        assert_ne!(object_name("a", "b.c"), object_name("a.b", "c").replace("a.b", "a-b"));
+        assert_ne!(
+            object_name("a", "b.c"),
+            object_name("a.b", "c").replace("a.b", "a-b")
+        );
     }
 }

@@ -92,16 +92,26 @@ struct Header {
 /// # Errors
 /// If it isn't there, isn't a regular file, or can't be read.
 pub fn open(path: &Path) -> Result<File, ObserveError> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
-    let io = |source| ObserveError::Io { path: path.to_owned(), source };
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path).map_err(|error| {
-        match rustix::io::Errno::from_io_error(&error) {
+    let flags =
+        rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+    let io = |source| ObserveError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .map_err(|error| match rustix::io::Errno::from_io_error(&error) {
             Some(rustix::io::Errno::NOENT) => ObserveError::Missing(path.to_owned()),
             Some(rustix::io::Errno::LOOP) => ObserveError::NotAFile(path.to_owned()),
             _ => io(error),
-        }
-    })?;
-    if file.metadata().map_err(io)?.is_file() { Ok(file) } else { Err(ObserveError::NotAFile(path.to_owned())) }
+        })?;
+    if file.metadata().map_err(io)?.is_file() {
+        Ok(file)
+    } else {
+        Err(ObserveError::NotAFile(path.to_owned()))
+    }
 }
 
 /// Reads one document.
@@ -112,17 +122,31 @@ pub fn load<T: Document + DeserializeOwned>(path: &Path) -> Result<Observed<T>, 
     let file = open(path)?;
     let mut bytes = Vec::new();
     let read = file.take(DOCUMENT_BYTES + 1).read_to_end(&mut bytes);
-    let size = read.map_err(|source| ObserveError::Io { path: path.to_owned(), source })? as u64;
+    let size = read.map_err(|source| ObserveError::Io {
+        path: path.to_owned(),
+        source,
+    })? as u64;
     if size > DOCUMENT_BYTES {
-        return Err(ObserveError::TooLarge { path: path.to_owned(), size });
+        return Err(ObserveError::TooLarge {
+            path: path.to_owned(),
+            size,
+        });
     }
-    let invalid = |source| ObserveError::Invalid { path: path.to_owned(), source };
+    let invalid = |source| ObserveError::Invalid {
+        path: path.to_owned(),
+        source,
+    };
     // The version first: a later one need not have the shape that we know.
     let header: Header = serde_json::from_slice(&bytes).map_err(invalid)?;
-    version::check::<T>(&header.schema)
-        .map_err(|source| ObserveError::Version { path: path.to_owned(), source })?;
+    version::check::<T>(&header.schema).map_err(|source| ObserveError::Version {
+        path: path.to_owned(),
+        source,
+    })?;
     let document = serde_json::from_slice(&bytes).map_err(invalid)?;
-    Ok(Observed { document, digest: data_encoding::HEXLOWER.encode(&<sha2::Sha256 as sha2::Digest>::digest(&bytes)) })
+    Ok(Observed {
+        document,
+        digest: data_encoding::HEXLOWER.encode(&<sha2::Sha256 as sha2::Digest>::digest(&bytes)),
+    })
 }
 
 /// Reads the request that is named after `name`, and makes sure that it speaks
@@ -146,16 +170,32 @@ pub fn manifest(path: &Path, source: &Source) -> Result<Observed<Manifest>, Obse
     if observed.document.source == source.redacted() {
         return Ok(observed);
     }
-    let found = format!("{} {}", observed.document.source.kind.as_str(), observed.document.source.url);
-    Err(ObserveError::OtherSource { path: path.to_owned(), found, expected: source.redacted().url })
+    let found = format!(
+        "{} {}",
+        observed.document.source.kind.as_str(),
+        observed.document.source.url
+    );
+    Err(ObserveError::OtherSource {
+        path: path.to_owned(),
+        found,
+        expected: source.redacted().url,
+    })
 }
 
 fn expect(path: &Path, expected: &SourceName, found: &str) -> Result<(), ObserveError> {
     if found == expected.as_str() {
         return Ok(());
     }
-    let found = found.chars().filter(|c| !c.is_control()).take(120).collect();
-    Err(ObserveError::OtherSource { path: path.to_owned(), found, expected: expected.to_string() })
+    let found = found
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(120)
+        .collect();
+    Err(ObserveError::OtherSource {
+        path: path.to_owned(),
+        found,
+        expected: expected.to_string(),
+    })
 }
 
 /// What lies in a folder of requests or manifests.
@@ -174,14 +214,22 @@ pub struct Listing {
 pub fn list(folder: &Path) -> Result<Listing, ObserveError> {
     let io = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => ObserveError::Missing(folder.to_owned()),
-        _ => ObserveError::Io { path: folder.to_owned(), source },
+        _ => ObserveError::Io {
+            path: folder.to_owned(),
+            source,
+        },
     };
     let mut listing = Listing::default();
     for entry in fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
         match layout::source_of(&path) {
             Some(name) => listing.sources.push(name),
-            None if path.extension().is_some_and(|extension| extension == "json") => listing.strays.push(path),
+            None if path
+                .extension()
+                .is_some_and(|extension| extension == "json") =>
+            {
+                listing.strays.push(path)
+            }
             None => {}
         }
     }

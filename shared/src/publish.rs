@@ -69,7 +69,11 @@ fn advice(error: &io::Error) -> &'static str {
 }
 
 fn at<T>(what: &'static str, path: &Path, result: io::Result<T>) -> Result<T, PublishError> {
-    result.map_err(|source| PublishError { what, path: path.to_owned(), source })
+    result.map_err(|source| PublishError {
+        what,
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// A file on its way: written under a temporary name. Dropping it removes it.
@@ -85,8 +89,13 @@ impl Staged {
     /// # Errors
     /// If the folder takes no new file.
     pub fn begin(folder: &Path) -> Result<Self, PublishError> {
-        let file = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(folder);
-        Ok(Self { file: at("begin a file in", folder, file)?, folder: folder.to_owned() })
+        let file = tempfile::Builder::new()
+            .prefix(TEMPORARY_PREFIX)
+            .tempfile_in(folder);
+        Ok(Self {
+            file: at("begin a file in", folder, file)?,
+            folder: folder.to_owned(),
+        })
     }
 
     /// Sets the mode and waits until the content is on the disk.
@@ -95,7 +104,11 @@ impl Staged {
     /// If the disk refuses.
     pub fn settle(&self, audience: Audience) -> Result<(), PublishError> {
         let file = self.file.as_file();
-        at("set the mode of", self.file.path(), file.set_permissions(Permissions::from_mode(audience.file_mode())))?;
+        at(
+            "set the mode of",
+            self.file.path(),
+            file.set_permissions(Permissions::from_mode(audience.file_mode())),
+        )?;
         at("sync", self.file.path(), file.sync_all())
     }
 
@@ -106,7 +119,11 @@ impl Staged {
     /// If the name can't be taken; the file is then gone, and an older one untouched.
     pub fn commit(self, name: &str) -> Result<PathBuf, PublishError> {
         let path = self.folder.join(name);
-        at("rename into place", &path, self.file.persist(&path).map_err(|error| error.error))?;
+        at(
+            "rename into place",
+            &path,
+            self.file.persist(&path).map_err(|error| error.error),
+        )?;
         sync_folder(&self.folder)?;
         Ok(path)
     }
@@ -140,7 +157,11 @@ pub fn bytes(path: &Path, bytes: &[u8], audience: Audience) -> Result<(), Publis
 /// # Errors
 /// As [`bytes`].
 pub fn json<T: Serialize>(path: &Path, document: &T) -> Result<bool, PublishError> {
-    let mut text = at("encode", path, serde_json::to_vec_pretty(document).map_err(io::Error::from))?;
+    let mut text = at(
+        "encode",
+        path,
+        serde_json::to_vec_pretty(document).map_err(io::Error::from),
+    )?;
     text.push(b'\n');
     if fs::read(path).is_ok_and(|old| old == text) {
         return Ok(false);
@@ -197,7 +218,9 @@ pub fn swap_folder(new: &Path, path: &Path) -> Result<(), PublishError> {
     let old = path.with_extension("old");
     remove_folder(&old)?;
     match fs::rename(path, &old) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return at("move aside", path, Err(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return at("move aside", path, Err(error));
+        }
         _ => {}
     }
     at("rename into place", path, fs::rename(new, path))?;
@@ -214,7 +237,11 @@ pub fn sweep(folder: &Path) -> Result<usize, PublishError> {
     let mut swept = 0;
     for entry in at("list", folder, fs::read_dir(folder))? {
         let entry = at("list", folder, entry)?;
-        if entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX) {
+        if entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(TEMPORARY_PREFIX)
+        {
             let path = entry.path();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 remove_folder(&path)?;
@@ -228,13 +255,22 @@ pub fn sweep(folder: &Path) -> Result<usize, PublishError> {
 }
 
 fn split(path: &Path) -> Result<(&Path, &str), PublishError> {
-    path.parent().zip(path.file_name().and_then(|name| name.to_str())).ok_or_else(|| PublishError {
-        what: "publish",
-        path: path.to_owned(),
-        source: io::Error::new(io::ErrorKind::InvalidInput, "the path has no folder or no file name"),
-    })
+    path.parent()
+        .zip(path.file_name().and_then(|name| name.to_str()))
+        .ok_or_else(|| PublishError {
+            what: "publish",
+            path: path.to_owned(),
+            source: io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the path has no folder or no file name",
+            ),
+        })
 }
 
 fn sync_folder(folder: &Path) -> Result<(), PublishError> {
-    at("sync the folder", folder, File::open(folder).and_then(|handle| handle.sync_all()))
+    at(
+        "sync the folder",
+        folder,
+        File::open(folder).and_then(|handle| handle.sync_all()),
+    )
 }

@@ -144,7 +144,8 @@ impl WantSpec {
             WantKind::Other(word) => word,
         };
         // An absent ref and an empty one are different wishes.
-        let optional = |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |t| format!("+{t}"));
+        let optional =
+            |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |t| format!("+{t}"));
         names::short_hex(&[
             kind.as_bytes(),
             optional(&self.reference).as_bytes(),
@@ -197,12 +198,21 @@ mod tests {
     use super::*;
 
     fn chart(path: &str) -> WantSpec {
-        WantSpec { kind: WantKind::Chart, reference: Some("main".into()), version: None, path: path.into(), skip_dependencies: false }
+        WantSpec {
+            kind: WantKind::Chart,
+            reference: Some("main".into()),
+            version: None,
+            path: path.into(),
+            skip_dependencies: false,
+        }
     }
 
     #[test]
     fn same_wishes_share_a_want_and_others_do_not() {
-        let file = WantSpec { kind: WantKind::File, ..chart("env/prod.yaml") };
+        let file = WantSpec {
+            kind: WantKind::File,
+            ..chart("env/prod.yaml")
+        };
         let alone = group([chart("a")].into());
         let again = group([chart("a")].into());
         let with_file = group([chart("a"), file].into());
@@ -216,12 +226,31 @@ mod tests {
     fn every_part_of_a_wish_counts() {
         let base = chart("a");
         let others = [
-            WantSpec { kind: WantKind::File, ..base.clone() },
-            WantSpec { reference: None, ..base.clone() },
-            WantSpec { reference: Some(String::new()), ..base.clone() },
-            WantSpec { version: Some("main".into()), reference: None, ..base.clone() },
-            WantSpec { path: "b".into(), ..base.clone() },
-            WantSpec { skip_dependencies: true, ..base.clone() },
+            WantSpec {
+                kind: WantKind::File,
+                ..base.clone()
+            },
+            WantSpec {
+                reference: None,
+                ..base.clone()
+            },
+            WantSpec {
+                reference: Some(String::new()),
+                ..base.clone()
+            },
+            WantSpec {
+                version: Some("main".into()),
+                reference: None,
+                ..base.clone()
+            },
+            WantSpec {
+                path: "b".into(),
+                ..base.clone()
+            },
+            WantSpec {
+                skip_dependencies: true,
+                ..base.clone()
+            },
         ];
         let mut keys: BTreeSet<String> = others.iter().map(|other| other.key("")).collect();
         keys.insert(base.key(""));

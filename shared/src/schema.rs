@@ -10,7 +10,12 @@ use crate::version::{Contract, Document};
 /// Every schema, as file name (`request.schema.json`) and content.
 #[must_use]
 pub fn all() -> Vec<(String, serde_json::Value)> {
-    vec![one::<Contract>(), one::<Request>(), one::<Manifest>(), one::<Decision>()]
+    vec![
+        one::<Contract>(),
+        one::<Request>(),
+        one::<Manifest>(),
+        one::<Decision>(),
+    ]
 }
 
 fn one<T: JsonSchema + Document>() -> (String, serde_json::Value) {

@@ -7,7 +7,9 @@ use crate::names;
 
 /// What kind of place a source is. A value that this version doesn't know is
 /// kept as it is, so that one strange file never stops the others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
     /// A git repository, over `file://`, `http(s)://`, `ssh://` or `host:path`.
@@ -36,7 +38,9 @@ impl SourceKind {
 
 /// The Kubernetes Secret that a source's credential comes from. Part of the
 /// source's identity: two Secrets never share a mirror.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub struct CredentialRef {
     /// Namespace of the Secret.
@@ -47,7 +51,9 @@ pub struct CredentialRef {
 
 /// One chart source. Its identity is kind, exact URL (never lower-cased: paths
 /// are case-sensitive) and credential reference.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
     /// What kind of place it is.
@@ -80,7 +86,9 @@ impl SourceName {
             && !slug.starts_with('.')
             && slug.bytes().all(safe)
             && hex.len() == 32
-            && hex.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
+            && hex
+                .bytes()
+                .all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
         sound.then(|| Self(text.to_owned()))
     }
 }
@@ -95,7 +103,10 @@ impl Source {
     /// The name under which this source's files lie.
     #[must_use]
     pub fn name(&self) -> SourceName {
-        let (namespace, name) = self.credential.as_ref().map_or(("", ""), |c| (c.namespace.as_str(), c.name.as_str()));
+        let (namespace, name) = self
+            .credential
+            .as_ref()
+            .map_or(("", ""), |c| (c.namespace.as_str(), c.name.as_str()));
         let hex = names::short_hex(&[
             self.kind.as_str().as_bytes(),
             self.url.as_bytes(),
@@ -103,14 +114,19 @@ impl Source {
             name.as_bytes(),
         ]);
         let redacted = redact_url(&self.url);
-        let readable = redacted.split_once("://").map_or(redacted.as_str(), |(_, rest)| rest);
+        let readable = redacted
+            .split_once("://")
+            .map_or(redacted.as_str(), |(_, rest)| rest);
         SourceName(format!("{}-{hex}", names::slug(readable)))
     }
 
     /// This source as it may be shown: user name and password cut out of the URL.
     #[must_use]
     pub fn redacted(&self) -> Self {
-        Self { url: redact_url(&self.url), ..self.clone() }
+        Self {
+            url: redact_url(&self.url),
+            ..self.clone()
+        }
     }
 }
 
@@ -122,7 +138,9 @@ pub fn redact_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
     };
-    let (authority, path) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
+    let (authority, path) = rest
+        .find(['/', '?', '#'])
+        .map_or((rest, ""), |at| rest.split_at(at));
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let authority = match authority.rsplit_once('@') {
         None => authority.to_owned(),
@@ -139,7 +157,11 @@ mod tests {
     use super::*;
 
     fn git(url: &str) -> Source {
-        Source { kind: SourceKind::Git, url: url.to_owned(), credential: None }
+        Source {
+            kind: SourceKind::Git,
+            url: url.to_owned(),
+            credential: None,
+        }
     }
 
     #[test]
@@ -157,9 +179,15 @@ mod tests {
         let plain = git("https://h/Repo.git");
         let other_case = git("https://h/repo.git");
         let mut with = plain.clone();
-        with.credential = Some(CredentialRef { namespace: "a".into(), name: "b-c".into() });
+        with.credential = Some(CredentialRef {
+            namespace: "a".into(),
+            name: "b-c".into(),
+        });
         let mut with_other = plain.clone();
-        with_other.credential = Some(CredentialRef { namespace: "a-b".into(), name: "c".into() });
+        with_other.credential = Some(CredentialRef {
+            namespace: "a-b".into(),
+            name: "c".into(),
+        });
         let all = [&plain, &other_case, &with, &with_other].map(Source::name);
         for (i, a) in all.iter().enumerate() {
             assert!(a.as_str().starts_with("h-repo.git-"), "{a}");
@@ -170,7 +198,14 @@ mod tests {
 
     #[test]
     fn names_that_could_leave_the_folder_are_not_names() {
-        for bad in ["", "x", "../a-0123456789abcdef0123456789abcdef", "a/b-0123456789abcdef0123456789abcdef", ".x-0123456789abcdef0123456789abcdef", "a-0123456789ABCDEF0123456789abcdef"] {
+        for bad in [
+            "",
+            "x",
+            "../a-0123456789abcdef0123456789abcdef",
+            "a/b-0123456789abcdef0123456789abcdef",
+            ".x-0123456789abcdef0123456789abcdef",
+            "a-0123456789ABCDEF0123456789abcdef",
+        ] {
             assert_eq!(SourceName::parse(bad), None, "{bad}");
         }
     }

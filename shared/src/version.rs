@@ -32,7 +32,9 @@ pub trait Document {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum VersionError {
     /// The schema is of another kind of file, or no schema of ours.
-    #[error("its schema is `{found}`, where `{expected}` belongs; remove the file if it is a stray one")]
+    #[error(
+        "its schema is `{found}`, where `{expected}` belongs; remove the file if it is a stray one"
+    )]
     Foreign {
         /// What the file says.
         found: String,
@@ -40,7 +42,9 @@ pub enum VersionError {
         expected: String,
     },
     /// The schema is ours, of a major version that this build doesn't know.
-    #[error("its schema is `{found}`, this build reads `{expected}` only; run both containers at versions that share a contract")]
+    #[error(
+        "its schema is `{found}`, this build reads `{expected}` only; run both containers at versions that share a contract"
+    )]
     Unknown {
         /// What the file says.
         found: String,
@@ -58,13 +62,21 @@ pub fn check<T: Document>(schema: &str) -> Result<(), VersionError> {
     if schema == expected {
         return Ok(());
     }
-    let found = schema.chars().filter(|c| !c.is_control()).take(80).collect();
+    let found = schema
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(80)
+        .collect();
     let ours = schema
         .strip_prefix("tandem.")
         .and_then(|rest| rest.strip_prefix(T::KIND))
         .and_then(|rest| rest.strip_prefix("/v"))
         .is_some_and(|major| !major.is_empty() && major.bytes().all(|c| c.is_ascii_digit()));
-    Err(if ours { VersionError::Unknown { found, expected } } else { VersionError::Foreign { found, expected } })
+    Err(if ours {
+        VersionError::Unknown { found, expected }
+    } else {
+        VersionError::Foreign { found, expected }
+    })
 }
 
 /// `contract.json` of a mount: who writes there, and in which version.
@@ -98,9 +110,24 @@ mod tests {
         assert_eq!(check::<Contract>("tandem.contract/v1"), Ok(()));
         let error = check::<Contract>("tandem.contract/v2").unwrap_err();
         assert!(matches!(error, VersionError::Unknown { .. }));
-        assert!(error.to_string().contains("`tandem.contract/v2`"), "{error}");
-        for foreign in ["", "tandem.manifest/v1", "tandem.contract/vx", "tandem.contract/v", "tandem.contractor/v1"] {
-            assert!(matches!(check::<Contract>(foreign), Err(VersionError::Foreign { .. })), "{foreign}");
+        assert!(
+            error.to_string().contains("`tandem.contract/v2`"),
+            "{error}"
+        );
+        for foreign in [
+            "",
+            "tandem.manifest/v1",
+            "tandem.contract/vx",
+            "tandem.contract/v",
+            "tandem.contractor/v1",
+        ] {
+            assert!(
+                matches!(
+                    check::<Contract>(foreign),
+                    Err(VersionError::Foreign { .. })
+                ),
+                "{foreign}"
+            );
         }
     }
 }

@@ -31,7 +31,9 @@ pub enum Hint {
 #[derive(Debug, Error)]
 pub enum WatchError {
     /// The system has no watches left for this user.
-    #[error("no inotify watches left for this user on this node ({0}); changes are seen at the next poll. Raise fs.inotify.max_user_instances or max_user_watches, or run under a user id of its own")]
+    #[error(
+        "no inotify watches left for this user on this node ({0}); changes are seen at the next poll. Raise fs.inotify.max_user_instances or max_user_watches, or run under a user id of its own"
+    )]
     Exhausted(notify::Error),
     /// Something else.
     #[error("can't watch {}: {source}; changes are seen at the next poll", path.display())]
@@ -56,16 +58,24 @@ pub struct Watch {
 pub fn watch(folder: &Path, on_hint: impl Fn(Hint) + Send + 'static) -> Result<Watch, WatchError> {
     let failed = |error: notify::Error| match &error.kind {
         notify::ErrorKind::MaxFilesWatch => WatchError::Exhausted(error),
-        notify::ErrorKind::Io(io) if matches!(io.raw_os_error(), Some(24 | 28)) => WatchError::Exhausted(error),
-        _ => WatchError::Failed { path: folder.to_owned(), source: error },
+        notify::ErrorKind::Io(io) if matches!(io.raw_os_error(), Some(24 | 28)) => {
+            WatchError::Exhausted(error)
+        }
+        _ => WatchError::Failed {
+            path: folder.to_owned(),
+            source: error,
+        },
     };
     let watched = folder.to_owned();
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| match event {
-        Ok(event) => hints(&watched, &event).into_iter().for_each(&on_hint),
-        Err(_) => on_hint(Hint::Everything),
-    })
-    .map_err(failed)?;
-    watcher.watch(folder, RecursiveMode::NonRecursive).map_err(failed)?;
+    let mut watcher =
+        notify::recommended_watcher(move |event: notify::Result<Event>| match event {
+            Ok(event) => hints(&watched, &event).into_iter().for_each(&on_hint),
+            Err(_) => on_hint(Hint::Everything),
+        })
+        .map_err(failed)?;
+    watcher
+        .watch(folder, RecursiveMode::NonRecursive)
+        .map_err(failed)?;
     Ok(Watch { _watcher: watcher })
 }
 
@@ -86,12 +96,19 @@ fn hints(folder: &Path, event: &Event) -> Vec<Hint> {
         .filter_map(|path| {
             if path == folder {
                 return match event.kind {
-                    EventKind::Remove(_) | EventKind::Modify(notify::event::ModifyKind::Name(_)) => Some(Hint::Lost),
+                    EventKind::Remove(_)
+                    | EventKind::Modify(notify::event::ModifyKind::Name(_)) => Some(Hint::Lost),
                     _ => None,
                 };
             }
-            let temporary = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(TEMPORARY_PREFIX));
-            if temporary { None } else { layout::source_of(path).map(Hint::Source) }
+            let temporary = path
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(TEMPORARY_PREFIX));
+            if temporary {
+                None
+            } else {
+                layout::source_of(path).map(Hint::Source)
+            }
         })
         .collect()
 }

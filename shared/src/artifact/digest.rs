@@ -11,7 +11,9 @@ use thiserror::Error;
 const RULES: &str = "t1";
 
 /// `t1:<64 hex>`: packing rules and SHA-256 of an artifact's bytes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", transform = pattern)]
 pub struct Digest {
@@ -31,7 +33,10 @@ pub struct DigestError(String);
 impl Digest {
     /// The digest of an artifact whose bytes hash to `sha256`.
     pub(crate) fn of(sha256: &[u8]) -> Self {
-        Self { rules: RULES.to_owned(), hex: data_encoding::HEXLOWER.encode(sha256) }
+        Self {
+            rules: RULES.to_owned(),
+            hex: data_encoding::HEXLOWER.encode(sha256),
+        }
     }
 
     /// The SHA-256 in hex.
@@ -49,7 +54,10 @@ impl Digest {
     /// Reads a digest back from an artifact's file name.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Self> {
-        name.strip_suffix(".tar")?.replacen('-', ":", 1).parse().ok()
+        name.strip_suffix(".tar")?
+            .replacen('-', ":", 1)
+            .parse()
+            .ok()
     }
 }
 
@@ -69,11 +77,16 @@ impl FromStr for Digest {
         let sound = (1..=4).contains(&number.len())
             && number.bytes().all(|c| c.is_ascii_digit())
             && hex.len() == 64
-            && hex.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
+            && hex
+                .bytes()
+                .all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
         if !sound {
             return Err(error());
         }
-        Ok(Self { rules: rules.to_owned(), hex: hex.to_owned() })
+        Ok(Self {
+            rules: rules.to_owned(),
+            hex: hex.to_owned(),
+        })
     }
 }
 

@@ -61,9 +61,17 @@ impl ExtractError {
 ///
 /// # Errors
 /// Whatever is wrong with the artifact; `folder` is then gone again.
-pub fn extract(path: &Path, digest: &Digest, folder: &Path, limits: Limits) -> Result<(), ExtractError> {
+pub fn extract(
+    path: &Path,
+    digest: &Digest,
+    folder: &Path,
+    limits: Limits,
+) -> Result<(), ExtractError> {
     let file = observe::open(path)?;
-    let io = |source| ExtractError::Io { path: folder.to_owned(), source };
+    let io = |source| ExtractError::Io {
+        path: folder.to_owned(),
+        source,
+    };
     DirBuilder::new().mode(0o700).create(folder).map_err(io)?;
     let result = extract_into(file, path, digest, folder, limits);
     if result.is_err() {
@@ -73,11 +81,30 @@ pub fn extract(path: &Path, digest: &Digest, folder: &Path, limits: Limits) -> R
     result
 }
 
-fn extract_into(file: File, path: &Path, digest: &Digest, folder: &Path, limits: Limits) -> Result<(), ExtractError> {
-    let io = |source| ExtractError::Io { path: folder.to_owned(), source };
-    let refuse = |what: String| ExtractError::Refused { path: path.to_owned(), what };
-    let mut archive = Archive::new(Hashing { file, hasher: Sha256::new() });
-    let mut made = Made { folder, folders: BTreeSet::new(), left: limits.bytes };
+fn extract_into(
+    file: File,
+    path: &Path,
+    digest: &Digest,
+    folder: &Path,
+    limits: Limits,
+) -> Result<(), ExtractError> {
+    let io = |source| ExtractError::Io {
+        path: folder.to_owned(),
+        source,
+    };
+    let refuse = |what: String| ExtractError::Refused {
+        path: path.to_owned(),
+        what,
+    };
+    let mut archive = Archive::new(Hashing {
+        file,
+        hasher: Sha256::new(),
+    });
+    let mut made = Made {
+        folder,
+        folders: BTreeSet::new(),
+        left: limits.bytes,
+    };
     let malformed = |error: io::Error| refuse(format!("no readable tar ({error})"));
     for (count, entry) in archive.entries().map_err(malformed)?.enumerate() {
         let mut entry = entry.map_err(malformed)?;
@@ -98,14 +125,25 @@ fn extract_into(file: File, path: &Path, digest: &Digest, folder: &Path, limits:
                 made.left -= entry.size();
                 made.file(&sound, &mut entry).map_err(io)?;
             }
-            other => return Err(refuse(format!("{sound:?}, which is neither file nor folder ({other:?})"))),
+            other => {
+                return Err(refuse(format!(
+                    "{sound:?}, which is neither file nor folder ({other:?})"
+                )));
+            }
         }
     }
     // To the last byte: what stands behind the end counts as well.
     let mut hashing = archive.into_inner();
     io::copy(&mut (&mut hashing).take(limits.bytes), &mut io::sink()).map_err(io)?;
     let found = Digest::of(&hashing.hasher.finalize());
-    if found.hex() == digest.hex() { Ok(()) } else { Err(ExtractError::Mismatch { path: path.to_owned(), found }) }
+    if found.hex() == digest.hex() {
+        Ok(())
+    } else {
+        Err(ExtractError::Mismatch {
+            path: path.to_owned(),
+            found,
+        })
+    }
 }
 
 struct Made<'a> {
@@ -116,10 +154,15 @@ struct Made<'a> {
 
 impl Made<'_> {
     fn folder(&mut self, path: &str) -> io::Result<()> {
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        let ends = path
+            .match_indices('/')
+            .map(|(at, _)| at)
+            .chain([path.len()]);
         for end in ends {
             if self.folders.insert(path[..end].to_owned()) {
-                DirBuilder::new().mode(0o700).create(self.folder.join(&path[..end]))?;
+                DirBuilder::new()
+                    .mode(0o700)
+                    .create(self.folder.join(&path[..end]))?;
             }
         }
         Ok(())
@@ -129,7 +172,11 @@ impl Made<'_> {
         if let Some((parent, _)) = path.rsplit_once('/') {
             self.folder(parent)?;
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.folder.join(path))?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.folder.join(path))?;
         io::copy(content, &mut file)?;
         file.flush()?;
         file.set_modified(UNIX_EPOCH)

@@ -28,7 +28,10 @@ impl Default for Limits {
     /// 64 MiB and 20,000 entries. Helm itself stops at 1 MiB of release
     /// record, but charts carry files that it never renders.
     fn default() -> Self {
-        Self { bytes: 64 * 1024 * 1024, entries: 20_000 }
+        Self {
+            bytes: 64 * 1024 * 1024,
+            entries: 20_000,
+        }
     }
 }
 
@@ -38,6 +41,8 @@ impl Default for Limits {
 pub fn is_sound_path(path: &str) -> bool {
     !path.is_empty()
         && path.len() <= 1024
-        && path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && part.len() <= 255)
+        && path
+            .split('/')
+            .all(|part| !part.is_empty() && part != "." && part != ".." && part.len() <= 255)
         && !path.chars().any(char::is_control)
 }

@@ -13,7 +13,9 @@ use super::{Digest, Limits, is_sound_path};
 #[derive(Debug, Error)]
 pub enum PackError {
     /// A path that may not stand in an artifact.
-    #[error("the path `{0}` can't be packed; it has an empty part, `.`, `..`, control characters, or is too long")]
+    #[error(
+        "the path `{0}` can't be packed; it has an empty part, `.`, `..`, control characters, or is too long"
+    )]
     Path(String),
     /// Two entries want one path, or a file stands where a folder is needed.
     #[error("two files want the path `{0}`")]
@@ -43,7 +45,11 @@ impl Packer {
     /// An empty tree.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, bytes: 0, files: BTreeMap::new() }
+        Self {
+            limits,
+            bytes: 0,
+            files: BTreeMap::new(),
+        }
     }
 
     /// Adds a regular file.
@@ -52,11 +58,16 @@ impl Packer {
     /// If the path isn't sound, is taken, or a limit is passed.
     pub fn file(&mut self, path: &str, content: Vec<u8>) -> Result<(), PackError> {
         if !is_sound_path(path) {
-            return Err(PackError::Path(path.chars().filter(|c| !c.is_control()).take(200).collect()));
+            return Err(PackError::Path(
+                path.chars().filter(|c| !c.is_control()).take(200).collect(),
+            ));
         }
         self.bytes = self.bytes.saturating_add(content.len() as u64);
         if self.bytes > self.limits.bytes || self.files.len() >= self.limits.entries {
-            return Err(PackError::TooLarge { bytes: self.limits.bytes, entries: self.limits.entries });
+            return Err(PackError::TooLarge {
+                bytes: self.limits.bytes,
+                entries: self.limits.entries,
+            });
         }
         match self.files.insert(path.to_owned(), content) {
             None => Ok(()),
@@ -85,7 +96,11 @@ impl Packer {
                 }
             }
         }
-        let mut builder = tar::Builder::new(Hashing { out, hasher: Sha256::new(), written: 0 });
+        let mut builder = tar::Builder::new(Hashing {
+            out,
+            hasher: Sha256::new(),
+            written: 0,
+        });
         for (path, content) in entries {
             let mut header = Header::new_gnu();
             header.set_mtime(0);
