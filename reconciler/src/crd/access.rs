@@ -1,0 +1,380 @@
+//! What the fields of a HelmRelease mean, defaults included.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+
+use super::{
+    HelmRelease, HelmReleaseSpec, KeySelector, ObjectReference, Rollback, Test, ValuesFromSource,
+};
+
+/// Fewest revisions kept: a rollback needs a good revision, the failed one after it, and
+/// the one that the rollback makes.
+pub const MIN_HISTORY: u32 = 3;
+
+const DEFAULT_HISTORY: u32 = 10;
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+/// A timeout beyond this is as good as none and would only overflow arithmetic.
+const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+const DEFAULT_MAX_RETRIES: u32 = 5;
+
+/// A release: where Helm's records of it are, and under which name.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Target {
+    /// Namespace of the release.
+    pub namespace: String,
+    /// Name of the release.
+    pub name: String,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Where the chart comes from, checked for completeness.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ChartSource {
+    /// A directory of a git repository.
+    Git(GitChart),
+    /// A chart of a Helm repository.
+    Repository(RepositoryChart),
+}
+
+/// A directory of a git repository.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GitChart {
+    /// URL as written.
+    pub url: String,
+    /// Ref as written; `None` means the reconciler's default.
+    pub git_ref: Option<String>,
+    /// Path of the chart as written.
+    pub path: String,
+    /// Namespace and name of the Secret with credentials.
+    pub secret: Option<(String, String)>,
+    /// Dependencies are taken as they lie in `charts/`.
+    pub skip_dependencies: bool,
+}
+
+/// A chart of a Helm repository.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RepositoryChart {
+    /// URL as written.
+    pub url: String,
+    /// Name of the chart.
+    pub name: String,
+    /// Version or range, without surrounding space.
+    pub version: String,
+    /// Namespace and name of the Secret with credentials.
+    pub secret: Option<(String, String)>,
+}
+
+/// A HelmRelease that can't be released as it is written.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum InvalidSpec {
+    /// Neither git and path nor repository, name and version.
+    #[error(
+        "could not find valid chart source configuration for release: set chart.git and \
+         chart.path, or chart.repository, chart.name and chart.version"
+    )]
+    NoChartSource,
+    /// Helm 2 is asked for.
+    #[error(
+        "spec.helmVersion {0:?} is not supported: convert the release to Helm 3 and set v3 or \
+         leave the field out"
+    )]
+    HelmVersion(String),
+    /// A release name that Helm or the API can't take.
+    #[error(
+        "the release name {name:?} is not usable: Helm takes at most 53 lower-case letters, \
+         digits, '-' and '.', with a letter or digit at both ends; set spec.releaseName"
+    )]
+    ReleaseName {
+        /// The name, written or derived.
+        name: String,
+    },
+    /// A target namespace that isn't a namespace name.
+    #[error("spec.targetNamespace {0:?} is not a valid name of a namespace")]
+    TargetNamespace(String),
+}
+
+impl HelmRelease {
+    /// Namespace of the HelmRelease itself.
+    #[must_use]
+    pub fn own_namespace(&self) -> String {
+        self.namespace().unwrap_or_else(|| "default".to_owned())
+    }
+
+    /// `<namespace>/<name>`, as logs and messages name a HelmRelease.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.own_namespace(), self.name_any())
+    }
+
+    /// Value of [`ANTECEDENT_ANNOTATION`](super::ANTECEDENT_ANNOTATION) on released objects.
+    #[must_use]
+    pub fn antecedent(&self) -> String {
+        format!("{}:helmrelease/{}", self.own_namespace(), self.name_any())
+    }
+
+    /// Namespace to release into.
+    #[must_use]
+    pub fn target_namespace(&self) -> String {
+        non_empty(self.spec.target_namespace.as_deref())
+            .map_or_else(|| self.own_namespace(), ToOwned::to_owned)
+    }
+
+    /// Name of the release in Helm: as written, or derived as helm-operator derives it.
+    #[must_use]
+    pub fn release_name(&self) -> String {
+        if let Some(name) = non_empty(self.spec.release_name.as_deref()) {
+            return name.to_owned();
+        }
+        let (own, target, name) = (
+            self.own_namespace(),
+            self.target_namespace(),
+            self.name_any(),
+        );
+        if own == target {
+            format!("{target}-{name}")
+        } else {
+            format!("{own}-{target}-{name}")
+        }
+    }
+
+    /// The release that this HelmRelease asks for.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        Target {
+            namespace: self.target_namespace(),
+            name: self.release_name(),
+        }
+    }
+
+    /// Where the chart comes from. Git counts if both of its fields are set, whatever else is.
+    ///
+    /// # Errors
+    /// [`InvalidSpec::NoChartSource`] if neither kind is complete.
+    pub fn chart_source(&self) -> Result<ChartSource, InvalidSpec> {
+        let chart = &self.spec.chart;
+        let (git, path) = (
+            non_empty(chart.git.as_deref()),
+            non_empty(chart.path.as_deref()),
+        );
+        if let (Some(url), Some(path)) = (git, path) {
+            return Ok(ChartSource::Git(GitChart {
+                url: url.to_owned(),
+                git_ref: non_empty(chart.git_ref.as_deref()).map(ToOwned::to_owned),
+                path: path.to_owned(),
+                secret: chart.secret_ref.as_ref().map(|secret| self.resolve(secret)),
+                skip_dependencies: chart.skip_dep_update.unwrap_or(false),
+            }));
+        }
+        let repository = non_empty(chart.repository.as_deref());
+        let name = non_empty(chart.name.as_deref());
+        let version = non_empty(chart.version.as_deref().map(str::trim));
+        let (Some(url), Some(name), Some(version)) = (repository, name, version) else {
+            return Err(InvalidSpec::NoChartSource);
+        };
+        Ok(ChartSource::Repository(RepositoryChart {
+            url: url.to_owned(),
+            name: name.to_owned(),
+            version: version.to_owned(),
+            secret: chart
+                .chart_pull_secret
+                .as_ref()
+                .map(|secret| (self.own_namespace(), secret.name.clone())),
+        }))
+    }
+
+    /// Everything that is wrong with this HelmRelease on its own, whatever its sources say.
+    ///
+    /// # Errors
+    /// The first thing found.
+    pub fn validate(&self) -> Result<(), InvalidSpec> {
+        self.chart_source()?;
+        if let Some(version) = non_empty(self.spec.helm_version.as_deref())
+            && version != "v3"
+        {
+            return Err(InvalidSpec::HelmVersion(version.to_owned()));
+        }
+        let target = self.target();
+        if !is_release_name(&target.name) {
+            return Err(InvalidSpec::ReleaseName { name: target.name });
+        }
+        if !is_label(&target.namespace) {
+            return Err(InvalidSpec::TargetNamespace(target.namespace));
+        }
+        Ok(())
+    }
+
+    fn resolve(&self, reference: &ObjectReference) -> (String, String) {
+        let namespace = non_empty(reference.namespace.as_deref())
+            .map_or_else(|| self.own_namespace(), ToOwned::to_owned);
+        (namespace, reference.name.clone())
+    }
+}
+
+impl HelmReleaseSpec {
+    /// How long each step of an install, upgrade or uninstall may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        seconds(self.timeout)
+    }
+
+    /// Whether helm waits for the objects to be ready.
+    #[must_use]
+    pub fn wait(&self) -> bool {
+        self.wait
+            .unwrap_or_else(|| self.rollback().enable() || self.test().enable())
+    }
+
+    /// Revisions that Helm keeps; 0 means all.
+    #[must_use]
+    pub fn max_history(&self) -> u32 {
+        match self.max_history {
+            None => DEFAULT_HISTORY,
+            Some(..=0) => 0,
+            Some(kept) => u32::try_from(kept).unwrap_or(u32::MAX).max(MIN_HISTORY),
+        }
+    }
+
+    /// Whether an upgrade starts from the chart's defaults, not from the previous values.
+    #[must_use]
+    pub fn reset_values(&self) -> bool {
+        self.reset_values.unwrap_or(true)
+    }
+
+    /// Whether the chart's CRDs are left out at an install.
+    #[must_use]
+    pub fn skip_crds(&self) -> bool {
+        self.skip_crds.unwrap_or(false)
+    }
+
+    /// Whether objects that can't be changed are replaced.
+    #[must_use]
+    pub fn force_upgrade(&self) -> bool {
+        self.force_upgrade.unwrap_or(false)
+    }
+
+    /// Whether the check against the cluster's schema is left out.
+    #[must_use]
+    pub fn disable_openapi_validation(&self) -> bool {
+        self.disable_openapi_validation.unwrap_or(false)
+    }
+
+    /// The rollback settings; left out, they are all defaults.
+    #[must_use]
+    pub fn rollback(&self) -> &Rollback {
+        static DEFAULT: Rollback = Rollback {
+            enable: None,
+            retry: None,
+            max_retries: None,
+            force: None,
+            recreate: None,
+            disable_hooks: None,
+            timeout: None,
+            wait: None,
+        };
+        self.rollback.as_ref().unwrap_or(&DEFAULT)
+    }
+
+    /// The test settings; left out, they are all defaults.
+    #[must_use]
+    pub fn test(&self) -> &Test {
+        static DEFAULT: Test = Test {
+            enable: None,
+            ignore_failures: None,
+            timeout: None,
+            cleanup: None,
+        };
+        self.test.as_ref().unwrap_or(&DEFAULT)
+    }
+
+    /// All sources of values in the order of merging, the deprecated ones first.
+    #[must_use]
+    pub fn values_sources(&self) -> Vec<ValuesFromSource> {
+        let deprecated = self
+            .value_file_secrets
+            .iter()
+            .flatten()
+            .map(|secret| ValuesFromSource {
+                secret_key_ref: Some(KeySelector {
+                    name: secret.name.clone(),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            });
+        deprecated
+            .chain(self.values_from.iter().flatten().cloned())
+            .collect()
+    }
+}
+
+impl Rollback {
+    /// Whether a failed upgrade is rolled back.
+    #[must_use]
+    pub fn enable(&self) -> bool {
+        self.enable.unwrap_or(false)
+    }
+
+    /// Whether the upgrade is tried again after `count` rollbacks.
+    #[must_use]
+    pub fn may_retry(&self, count: i64) -> bool {
+        let most = self.max_retries.unwrap_or(i64::from(DEFAULT_MAX_RETRIES));
+        self.retry.unwrap_or(false) && (most <= 0 || count <= most)
+    }
+
+    /// How long each step of a rollback may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        seconds(self.timeout)
+    }
+}
+
+impl Test {
+    /// Whether tests are run.
+    #[must_use]
+    pub fn enable(&self) -> bool {
+        self.enable.unwrap_or(false)
+    }
+
+    /// Whether failing tests leave the release good.
+    #[must_use]
+    pub fn ignore_failures(&self) -> bool {
+        self.ignore_failures.unwrap_or(false)
+    }
+
+    /// How long each test may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        seconds(self.timeout)
+    }
+}
+
+fn seconds(value: Option<i64>) -> Duration {
+    match value.map(u64::try_from) {
+        // Zero and less would mean "at once", which no release survives.
+        None | Some(Ok(0) | Err(_)) => DEFAULT_TIMEOUT,
+        Some(Ok(seconds)) => Duration::from_secs(seconds).min(MAX_TIMEOUT),
+    }
+}
+
+fn non_empty(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// Helm's own rule for names of releases: dotted labels, 53 characters in all.
+fn is_release_name(name: &str) -> bool {
+    name.len() <= 53 && name.split('.').all(is_label)
+}
+
+/// A DNS label as the API takes it.
+fn is_label(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=63).contains(&name.len())
+        && name.bytes().all(|byte| inner(byte) || byte == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}

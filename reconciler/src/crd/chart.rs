@@ -1,0 +1,56 @@
+//! Where a chart comes from.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where the chart comes from. With both `git` and `path` it is a directory of a git
+/// repository; otherwise all of `repository`, `name` and `version` are needed.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChartSpec {
+    /// URL of a git repository: `https://`, `ssh://`, or `user@host:path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<String>,
+    /// Branch, tag, full ref name or commit id. The reconciler's default when left out.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub git_ref: Option<String>,
+    /// Directory of the chart, from the root of the git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Secret with `username` and `password` for the git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<ObjectReference>,
+    /// Take the chart's dependencies as they lie in its `charts` directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_dep_update: Option<bool>,
+
+    /// URL of a Helm repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// Name of the chart in the Helm repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Version of the chart, or a range of versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Secret with the credentials for the Helm repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart_pull_secret: Option<LocalObjectReference>,
+}
+
+/// An object by name, in the namespace of the HelmRelease unless another is named.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct ObjectReference {
+    /// Name of the object.
+    pub name: String,
+    /// Namespace of the object, by default that of the HelmRelease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// An object by name, in the namespace of the HelmRelease.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct LocalObjectReference {
+    /// Name of the object.
+    pub name: String,
+}

@@ -1,0 +1,242 @@
+//! What became of a HelmRelease.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// What became of a HelmRelease.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HelmReleaseStatus {
+    /// Newest generation that was acted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// What is being done, or was done last.
+    #[serde(
+        default,
+        deserialize_with = "known_phase",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub phase: Option<Phase>,
+    /// Name of the release in Helm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_name: Option<String>,
+    /// Status of the release, as Helm records it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_status: Option<String>,
+    /// Commit or version of the chart that is released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Commit or version of the chart that was tried last, successfully or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_attempted_revision: Option<String>,
+    /// Rollbacks since the last success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback_count: Option<i64>,
+    /// Observations, one of each type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["type"]
+    ))]
+    pub conditions: Option<Vec<Condition>>,
+    /// The operation that was started last, for as long as Helm's record isn't settled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
+    /// The last run of the chart's tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_test: Option<LastTest>,
+}
+
+impl HelmReleaseStatus {
+    /// The condition of this type, if there is one.
+    #[must_use]
+    pub fn condition(&self, type_: ConditionType) -> Option<&Condition> {
+        self.conditions
+            .iter()
+            .flatten()
+            .find(|condition| condition.type_ == type_.as_str())
+    }
+}
+
+/// An operation on a release, recorded before its child starts.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Operation {
+    /// What is done.
+    pub action: OperationAction,
+    /// Revision of the release that the operation makes or works on.
+    pub revision: i64,
+    /// The process that started it.
+    pub process: String,
+    /// The Lease epoch under which it was started.
+    #[serde(default)]
+    pub epoch: i64,
+    /// When it was started.
+    pub started_at: Time,
+    /// It was stopped for a newer desired state or a shutdown, which is no failure.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub interrupted: bool,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
+pub enum OperationAction {
+    /// First revision of a release.
+    Install,
+    /// Next revision of a release.
+    Upgrade,
+    /// Return to an earlier revision.
+    Rollback,
+    /// Run the chart's tests.
+    Test,
+    /// Remove the release.
+    Uninstall,
+    /// Remove a failed install that never was deployed.
+    RemoveFailedInstall,
+}
+
+/// A run of the chart's tests.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastTest {
+    /// Revision of the release that was tested.
+    pub revision: i64,
+    /// Whether all tests passed.
+    pub succeeded: bool,
+    /// When the tests ended.
+    pub finished_at: Time,
+}
+
+/// One observation.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// One of ChartFetched, Deployed, Released, RolledBack, Tested, Ready, Reconciling,
+    /// Stalled.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// One of True, False, Unknown.
+    #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
+    pub status: String,
+    /// The reason in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The reason in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When anything of this condition changed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_update_time: Option<Time>,
+    /// When its status changed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+}
+
+/// The types of conditions that are written.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ConditionType {
+    /// The chart could be had.
+    ChartFetched,
+    /// The last install or upgrade went through.
+    Deployed,
+    /// The release is as this HelmRelease asks.
+    Released,
+    /// The release was returned to an earlier revision.
+    RolledBack,
+    /// The chart's tests passed.
+    Tested,
+    /// All is well (kstatus).
+    Ready,
+    /// Work is going on (kstatus).
+    Reconciling,
+    /// Somebody has to change something (kstatus).
+    Stalled,
+}
+
+impl ConditionType {
+    /// The type as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ChartFetched => "ChartFetched",
+            Self::Deployed => "Deployed",
+            Self::Released => "Released",
+            Self::RolledBack => "RolledBack",
+            Self::Tested => "Tested",
+            Self::Ready => "Ready",
+            Self::Reconciling => "Reconciling",
+            Self::Stalled => "Stalled",
+        }
+    }
+}
+
+/// What is being done, or was done last.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
+pub enum Phase {
+    /// The chart is there.
+    ChartFetched,
+    /// The chart can't be had.
+    ChartFetchFailed,
+    /// An install is running.
+    Installing,
+    /// An upgrade is running.
+    Upgrading,
+    /// The install or upgrade went through.
+    Deployed,
+    /// The install or upgrade failed.
+    DeployFailed,
+    /// The tests are running.
+    Testing,
+    /// The tests failed.
+    TestFailed,
+    /// The tests passed.
+    Tested,
+    /// The release is as asked.
+    Succeeded,
+    /// The release can't be made as asked.
+    Failed,
+    /// A rollback is running.
+    RollingBack,
+    /// The release was rolled back.
+    RolledBack,
+    /// The rollback failed.
+    RollbackFailed,
+}
+
+impl Phase {
+    /// The phase as it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ChartFetched => "ChartFetched",
+            Self::ChartFetchFailed => "ChartFetchFailed",
+            Self::Installing => "Installing",
+            Self::Upgrading => "Upgrading",
+            Self::Deployed => "Deployed",
+            Self::DeployFailed => "DeployFailed",
+            Self::Testing => "Testing",
+            Self::TestFailed => "TestFailed",
+            Self::Tested => "Tested",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::RollingBack => "RollingBack",
+            Self::RolledBack => "RolledBack",
+            Self::RollbackFailed => "RollbackFailed",
+        }
+    }
+}
+
+/// A phase that another version wrote is read as none: status is ours to write again.
+fn known_phase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phase>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| serde_json::from_value(serde_json::Value::String(text)).ok()))
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature serde calls"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
+}

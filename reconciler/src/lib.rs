@@ -1,0 +1,9 @@
+//! The half of Tandem that performs releases: HelmRelease objects in, Helm releases out.
+//! It contacts nothing but the Kubernetes API; charts come from files on the volume.
+//!
+//! `mirror -> snapshot -> publish ┃volume┃ trigger -> gather -> plan -> release -> report`
+
+pub mod crd;
+pub mod identity;
+pub mod reconcile;
+pub mod storage;

@@ -1,0 +1,3 @@
+//! One pass over one HelmRelease: `gather -> plan -> release -> report`.
+
+pub mod plan;

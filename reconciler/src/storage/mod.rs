@@ -1,0 +1,17 @@
+//! Helm's own release records: Secrets named `sh.helm.release.v1.<name>.v<revision>`.
+//!
+//! A steady state needs only their metadata ([`RecordMeta`]); a record is fetched and
+//! decoded ([`Record`]) when its contents decide something.
+
+mod codec;
+mod meta;
+mod record;
+mod store;
+
+pub use codec::{CodecError, decode, encode};
+pub use meta::{History, MetaError, RecordMeta, RecordState};
+pub use record::{ApplyMethod, Record};
+pub use store::{Store, StoreError};
+
+/// Label selector of all records that a watch needs: all but the superseded ones.
+pub const WATCH_SELECTOR: &str = "owner=helm,status!=superseded";
