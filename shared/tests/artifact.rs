@@ -1,5 +1,12 @@
 //! The same files give the same bytes; other bytes are never believed.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "tests set up what the product must not do by itself"
+)]
+
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -7,7 +14,10 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use tandem_shared::artifact::{Digest, ExtractError, Limits, PackError, Packer, extract};
 
-fn packed(files: &[(&str, &[u8])]) -> (Digest, Vec<u8>) {
+/// Paths and contents.
+type Files<'a> = &'a [(&'a str, &'a [u8])];
+
+fn packed(files: Files<'_>) -> (Digest, Vec<u8>) {
     let mut packer = Packer::new(Limits::default());
     for (path, content) in files {
         packer.file(path, content.to_vec()).unwrap();
@@ -32,7 +42,7 @@ fn stored(bytes: &[u8]) -> (tempfile::TempDir, PathBuf, PathBuf) {
 #[test]
 fn golden_vectors() {
     let long = "d/".repeat(80) + "file";
-    let vectors: [(&[(&str, &[u8])], &str); 4] = [
+    let vectors: [(Files<'_>, &str); 4] = [
         (
             &[],
             "t1:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef",

@@ -1,5 +1,12 @@
 //! A child ends when it should, with all that it started.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "tests set up what the product must not do by itself"
+)]
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 

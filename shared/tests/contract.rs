@@ -1,5 +1,12 @@
 //! What is read, what is read over, and what is refused, in words.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "tests set up what the product must not do by itself"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,13 @@
 //! Two processes contend for each lock; one is killed while its child lives;
 //! the other gets the lock when the child is gone, and not before.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "tests set up what the product must not do by itself"
+)]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,7 @@
 //! Opening an artifact: hashed while it is extracted, believed only then.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::{Digest, Limits, is_sound_path};
 use crate::observe::{self, ObserveError};
+use crate::publish;
 
 /// Why an artifact isn't opened.
 #[derive(Debug, Error)]
@@ -76,7 +77,7 @@ pub fn extract(
     let result = extract_into(file, path, digest, folder, limits);
     if result.is_err() {
         // The error that is under way says more than one of this removal.
-        let _ = fs::remove_dir_all(folder);
+        let _ = publish::remove_folder(folder);
     }
     result
 }
