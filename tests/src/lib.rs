@@ -9,12 +9,20 @@
 // outside it and spoils it on purpose.
 #![allow(clippy::disallowed_methods)]
 
+pub mod charts;
 pub mod cluster;
 pub mod daemon;
 pub mod git;
 pub mod guard;
+pub mod helm;
+pub mod http_client;
+pub mod kubernetes;
+pub mod metrics;
+pub mod pair;
 pub mod pki;
 pub mod procfs;
 pub mod programs;
 pub mod progress;
+pub mod volume;
 pub mod wait;
+pub mod world;

@@ -1,1 +1,72 @@
-fn main() {}
+//! Writes the files of this repository that are made from types: the JSON
+//! Schemas of the contract and the CustomResourceDefinition.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use tandem_tests::progress::note;
+
+/// Writes the files that are generated from types.
+#[derive(Parser)]
+struct Args {
+    /// Change nothing; name the files that differ and fail if there are any.
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut stale = Vec::new();
+    for (name, content) in generated()? {
+        let path = root.join(&name);
+        if fs::read_to_string(&path).is_ok_and(|is| is == content) {
+            continue;
+        }
+        if !args.check {
+            write(&path, &content).with_context(|| format!("{name} can't be written"))?;
+        }
+        stale.push(name);
+    }
+    let verb = if args.check {
+        "differs from what `cargo generate` writes"
+    } else {
+        "written"
+    };
+    for name in &stale {
+        note(format!("{name}: {verb}"));
+    }
+    let failed = args.check && !stale.is_empty();
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Every generated file: its path from the root of the repository, and content.
+fn generated() -> Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    for (name, schema) in tandem_shared::schema::all() {
+        files.push((
+            format!("shared/schemas/{name}"),
+            format!("{}\n", serde_json::to_string_pretty(&schema)?),
+        ));
+    }
+    files.push(("deploy/crd.yaml".to_owned(), reconciler::crd::crd_yaml()?));
+    Ok(files)
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a file of the repository, not of the volume"
+)]
+fn write(path: &Path, content: &str) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    Ok(fs::write(path, content)?)
+}

@@ -137,7 +137,7 @@ fn supported(version: &Version) -> bool {
         .any(|range| VersionReq::parse(range).is_ok_and(|range| range.matches(version)))
 }
 
-fn ask(program: &Path) -> Result<Helm> {
+pub(crate) fn ask(program: &Path) -> Result<Helm> {
     let output = Command::new(program)
         .args(["version", "--template", "{{.Version}}"])
         .output()

@@ -1,0 +1,120 @@
+//! What a `/metrics` page says.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+
+use crate::http_client;
+
+/// One line of the page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Name, with its suffix (`_total`, `_bucket`, `_sum`, `_count`).
+    pub name: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Value.
+    pub value: f64,
+}
+
+/// A page, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics(pub Vec<Sample>);
+
+impl Metrics {
+    /// Reads a page from `http://<address>/metrics`.
+    ///
+    /// # Errors
+    /// When it isn't served.
+    pub async fn scrape(address: &str) -> Result<Self> {
+        let (status, text) = http_client::get(&format!("http://{address}/metrics")).await?;
+        ensure!(
+            status == 200,
+            "http://{address}/metrics answered {status}: {text}"
+        );
+        Ok(Self::parse(&text))
+    }
+
+    /// Reads the text format; lines that are no samples are passed over.
+    pub fn parse(text: &str) -> Self {
+        Self(
+            text.lines()
+                .filter(|line| !line.starts_with('#'))
+                .filter_map(sample)
+                .collect(),
+        )
+    }
+
+    /// The sum of all samples of that name that carry all these labels; 0 when
+    /// there is none.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let fits = |sample: &&Sample| {
+            sample.name == name
+                && labels
+                    .iter()
+                    .all(|(key, value)| sample.labels.get(*key).is_some_and(|has| has == value))
+        };
+        self.0.iter().filter(fits).map(|sample| sample.value).sum()
+    }
+
+    /// Whether there is any sample of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|sample| sample.name == name)
+    }
+}
+
+fn sample(line: &str) -> Option<Sample> {
+    let (series, value) = match line.rfind('}') {
+        Some(end) => line.split_at(end + 1),
+        None => line.split_once(' ')?,
+    };
+    let value = value.split_whitespace().next()?.parse().ok()?;
+    let (name, labels) = match series.split_once('{') {
+        Some((name, rest)) => (name, labels(rest.strip_suffix('}')?)?),
+        None => (series, BTreeMap::new()),
+    };
+    Some(Sample {
+        name: name.to_owned(),
+        labels,
+        value,
+    })
+}
+
+fn labels(mut text: &str) -> Option<BTreeMap<String, String>> {
+    let mut found = BTreeMap::new();
+    while !text.is_empty() {
+        let (key, rest) = text.split_once("=\"")?;
+        let mut value = String::new();
+        let mut characters = rest.char_indices();
+        let end = loop {
+            match characters.next()? {
+                (at, '"') => break at,
+                (_, '\\') => match characters.next()?.1 {
+                    'n' => value.push('\n'),
+                    other => value.push(other),
+                },
+                (_, other) => value.push(other),
+            }
+        };
+        found.insert(key.trim_start_matches(',').to_owned(), value);
+        text = rest.get(end + 1..)?;
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_over_what_the_labels_name() {
+        let page = Metrics::parse(
+            "# TYPE a counter\na_total{x=\"1\",y=\"q\\\"}{,\"} 2\na_total{x=\"1\",y=\"r\"} 3.5\na_total{x=\"2\"} 10\nb 7 123\n# EOF\n",
+        );
+        assert_eq!(page.sum("a_total", &[("x", "1")]), 5.5);
+        assert_eq!(page.sum("a_total", &[("y", "q\"}{,")]), 2.0);
+        assert_eq!(page.sum("a_total", &[]), 15.5);
+        assert_eq!(page.sum("b", &[]), 7.0);
+        assert_eq!(page.sum("a", &[]), 0.0);
+    }
+}

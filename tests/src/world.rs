@@ -1,0 +1,126 @@
+//! One test's world: a namespace of the shared cluster, upstream repositories,
+//! a volume, and a pair that looks at that namespace alone.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use kube::Client;
+
+use crate::cluster::Cluster;
+use crate::git::Upstreams;
+use crate::helm::Helm;
+use crate::kubernetes::{HelmReleases, install_crd};
+use crate::pair::{self, Extra, Role};
+use crate::volume::Volume;
+
+/// Seconds of poll interval that no test lives to see: what happens, happens
+/// because something asked for it.
+const NEVER: &str = "--git-poll-interval=24h";
+
+/// A namespace and everything that works on it.
+pub struct World {
+    /// The cluster, shared with the other tests of this binary.
+    pub cluster: Arc<Cluster>,
+    /// A client with the administrator's rights.
+    pub client: Client,
+    /// The world's namespace.
+    pub namespace: String,
+    /// The HelmReleases of that namespace.
+    pub releases: HelmReleases,
+    /// helm at a terminal.
+    pub helm: Helm,
+    /// Repositories to serve.
+    pub upstreams: Upstreams,
+    /// The volume between the two processes.
+    pub volume: Volume,
+    sidecar: Option<Role>,
+    reconciler: Option<Role>,
+}
+
+impl World {
+    /// A world without processes.
+    pub async fn empty(prefix: &str) -> Result<Self> {
+        Self::with_helm(prefix, None).await
+    }
+
+    /// A world whose pair is up and polls nothing by itself.
+    pub async fn start(prefix: &str) -> Result<Self> {
+        let mut world = Self::empty(prefix).await?;
+        world
+            .start_pair(&Extra::default(), &Extra::args([NEVER]))
+            .await?;
+        Ok(world)
+    }
+
+    /// A world without processes, with a helm of the test's own choice.
+    pub async fn with_helm(prefix: &str, helm: Option<std::path::PathBuf>) -> Result<Self> {
+        let cluster = Cluster::shared()?;
+        let client = cluster.client().await?;
+        install_crd(&client).await?;
+        let namespace = cluster.namespace(prefix).await?;
+        let helm = match helm {
+            Some(program) => Helm::with(program, cluster.kubeconfig())?,
+            None => Helm::new(cluster.kubeconfig())?,
+        };
+        Ok(Self {
+            releases: HelmReleases::new(client.clone(), &namespace),
+            cluster,
+            client,
+            namespace,
+            helm,
+            upstreams: Upstreams::new()?,
+            volume: Volume::new()?,
+            sidecar: None,
+            reconciler: None,
+        })
+    }
+
+    /// Starts both processes and waits until they are ready.
+    pub async fn start_pair(&mut self, sidecar: &Extra, reconciler: &Extra) -> Result<()> {
+        self.start_sidecar(sidecar)?;
+        self.start_reconciler(reconciler)?;
+        self.sidecar()?.ready().await?;
+        self.reconciler()?.ready().await
+    }
+
+    /// Starts mirror-sidecar.
+    pub fn start_sidecar(&mut self, extra: &Extra) -> Result<()> {
+        self.sidecar = Some(pair::sidecar(&self.volume, extra)?);
+        Ok(())
+    }
+
+    /// Starts reconciler.
+    pub fn start_reconciler(&mut self, extra: &Extra) -> Result<()> {
+        let mut extra = extra.clone();
+        extra
+            .args
+            .push(format!("--allow-namespace={}", self.namespace));
+        self.reconciler = Some(pair::reconciler(
+            &self.volume,
+            self.cluster.kubeconfig(),
+            self.helm.program(),
+            &extra,
+        )?);
+        Ok(())
+    }
+
+    /// mirror-sidecar, which has been started.
+    pub fn sidecar(&mut self) -> Result<&mut Role> {
+        self.sidecar
+            .as_mut()
+            .context("no mirror-sidecar was started")
+    }
+
+    /// reconciler, which has been started.
+    pub fn reconciler(&mut self) -> Result<&mut Role> {
+        self.reconciler
+            .as_mut()
+            .context("no reconciler was started")
+    }
+
+    /// Pushes nothing by itself: tells the pair, as a webhook would, that there
+    /// is something new.
+    pub async fn sync(&mut self) -> Result<()> {
+        self.reconciler()?.sync_git().await
+    }
+}
