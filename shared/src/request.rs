@@ -104,9 +104,10 @@ pub struct WantSpec {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WantKind {
-    /// A chart folder.
+    /// A chart folder. `Chart.yaml` lies at the root of its artifact.
     Chart,
-    /// One file (a values file).
+    /// One file (a values file). Its artifact holds that file alone, under the
+    /// last part of the asked path.
     File,
     /// A kind of a later version: that want alone fails, in words.
     #[serde(untagged)]
