@@ -4,6 +4,8 @@
 //! `mirror -> snapshot -> publish ┃volume┃ trigger -> gather -> plan -> release -> report`
 
 pub mod crd;
+pub mod helm;
 pub mod identity;
+pub mod mask;
 pub mod reconcile;
 pub mod storage;

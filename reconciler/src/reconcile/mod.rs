@@ -1,3 +1,4 @@
 //! One pass over one HelmRelease: `gather -> plan -> release -> report`.
 
 pub mod plan;
+pub mod release;

@@ -10,7 +10,7 @@ mod store;
 
 pub use codec::{CodecError, decode, encode};
 pub use meta::{History, MetaError, RecordMeta, RecordState};
-pub use record::{ApplyMethod, Record};
+pub use record::{ApplyMethod, MARKED_FAILED, Record};
 pub use store::{Store, StoreError};
 
 /// Label selector of all records that a watch needs: all but the superseded ones.

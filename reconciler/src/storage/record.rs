@@ -4,6 +4,9 @@ use serde_json::{Map, Value};
 
 use super::{RecordMeta, RecordState};
 
+/// How the description of a record begins that recovery marked as failed.
+pub const MARKED_FAILED: &str = "Marked as failed";
+
 /// How the objects of a revision were applied.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ApplyMethod {
@@ -67,7 +70,8 @@ impl Record {
     /// its status later: a failed revision is marked superseded by the next one.
     #[must_use]
     pub fn described_failed(&self) -> bool {
-        self.description().contains("failed")
+        let description = self.description();
+        description.contains("\" failed: ") || description.starts_with(MARKED_FAILED)
     }
 
     /// The chart, as far as Helm records it: without subcharts.

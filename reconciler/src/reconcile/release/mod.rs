@@ -1,0 +1,273 @@
+//! Carries out what [`plan`](super::plan) decided: helm children and writes to Helm's own
+//! records, and nothing else.
+//!
+//! What became of an action is read from Helm's record afterwards, never from an exit code:
+//! a child may be killed after its last write, or fail after it.
+
+mod deadline;
+mod job;
+mod message;
+mod outcome;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tandem_shared::child::Cancel;
+use tandem_shared::lock::Guard;
+
+use self::outcome::judge;
+use super::plan::Action;
+use crate::helm::{self, Apply, Helm, HelmError, Run};
+use crate::identity::{IDENTITY_LABEL, Identity};
+use crate::storage::{History, MARKED_FAILED, Record, RecordState, Store, StoreError};
+
+pub use job::{Chart, Job};
+pub use outcome::{End, Outcome};
+
+/// Performs actions on releases.
+#[derive(Clone)]
+pub struct Engine {
+    helm: Arc<Helm>,
+    store: Store,
+}
+
+/// An action that couldn't even be tried. Every one of them is worth another try.
+#[derive(Debug, thiserror::Error)]
+pub enum ReleaseError {
+    /// Helm's records can't be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Helm can't be run.
+    #[error(transparent)]
+    Helm(#[from] HelmError),
+    /// The job lacks what its action needs, or the record isn't there: a mistake of ours.
+    #[error("can't {action} release {target}: {what}")]
+    Incomplete {
+        /// The action.
+        action: &'static str,
+        /// The release.
+        target: String,
+        /// What is missing.
+        what: &'static str,
+    },
+    /// The thread that waited for the child is gone.
+    #[error("the thread that runs helm ended: {0}")]
+    Thread(#[from] tokio::task::JoinError),
+}
+
+impl Engine {
+    /// Performs with this helm, on records that this store reads and writes.
+    #[must_use]
+    pub fn new(helm: Arc<Helm>, store: Store) -> Self {
+        Self { helm, store }
+    }
+
+    /// Helm's records.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The helm program.
+    #[must_use]
+    pub fn helm(&self) -> &Helm {
+        &self.helm
+    }
+
+    /// Performs one action to its end. `cancel` interrupts an install or upgrade; the other
+    /// actions leave more behind when interrupted than when they run to their deadline, so
+    /// for them it is the caller's not to cancel, but at the end of the process.
+    ///
+    /// The lock comes back with the outcome, or is released with an error.
+    ///
+    /// # Errors
+    /// If the action couldn't be tried, or its record can't be read afterwards. A failed
+    /// action is no error but an [`Outcome`].
+    pub async fn perform(&self, job: Job, cancel: Cancel) -> Result<Outcome, ReleaseError> {
+        let begun = Instant::now();
+        match &job.action {
+            Action::MarkFailed { revision } => {
+                let why = format!("{MARKED_FAILED}: the operation ended without a result");
+                self.mark(&job, *revision, RecordState::Failed, &why, begun)
+                    .await
+            }
+            Action::MarkDeployed { revision } => {
+                let why = "Marked as deployed: the operation ended after its last change";
+                self.mark(&job, *revision, RecordState::Deployed, why, begun)
+                    .await
+            }
+            Action::PatchLabel { revision } => self.label(&job, *revision, begun).await,
+            Action::Install { .. }
+            | Action::Upgrade { .. }
+            | Action::Rollback { .. }
+            | Action::Test { .. }
+            | Action::Uninstall { .. } => self.run(job, cancel).await,
+            Action::Nothing | Action::Wait | Action::Refuse | Action::RemoveFinalizer => {
+                Err(job.incomplete("there is nothing to perform"))
+            }
+        }
+    }
+
+    async fn mark(
+        &self,
+        job: &Job,
+        revision: i64,
+        state: RecordState,
+        why: &str,
+        begun: Instant,
+    ) -> Result<Outcome, ReleaseError> {
+        let expected = job.record(revision)?;
+        self.store
+            .rewrite(&job.target, expected, state, why)
+            .await?;
+        self.settled(job, why, begun).await
+    }
+
+    async fn label(
+        &self,
+        job: &Job,
+        revision: i64,
+        begun: Instant,
+    ) -> Result<Outcome, ReleaseError> {
+        let identity = job.identity()?;
+        self.store
+            .patch_label(&job.target, job.record(revision)?, identity)
+            .await?;
+        self.settled(job, "The release was taken over as it is", begun)
+            .await
+    }
+
+    /// The outcome of a write that went through.
+    async fn settled(
+        &self,
+        job: &Job,
+        message: &str,
+        begun: Instant,
+    ) -> Result<Outcome, ReleaseError> {
+        Ok(Outcome {
+            end: End::Succeeded,
+            message: message.to_owned(),
+            history: self.store.history(&job.target).await?,
+            test: None,
+            took: begun.elapsed(),
+        })
+    }
+
+    async fn run(&self, job: Job, cancel: Cancel) -> Result<Outcome, ReleaseError> {
+        let last = match job.history.last() {
+            Some(last) => Some(self.store.record(&job.target, last.revision).await?),
+            None => None,
+        };
+        let arguments = self.arguments(&job, last.as_ref())?;
+        let deadline = deadline::of(&job, last.as_ref());
+        drop(last);
+        let target = job.target.clone();
+        let (job, run) = self.child(job, arguments, deadline, cancel).await?;
+        let run = run?;
+        let history = self.store.history(&target).await?;
+        let tested = self.tested(&job, &history).await?;
+        Ok(judge(&job, &run, history, tested))
+    }
+
+    /// Runs the child on a thread of its own: the kernel ties the child's life to it.
+    async fn child(
+        &self,
+        job: Job,
+        arguments: Vec<String>,
+        deadline: Duration,
+        cancel: Cancel,
+    ) -> Result<(Job, Result<Run, HelmError>), ReleaseError> {
+        let helm = Arc::clone(&self.helm);
+        Ok(tokio::task::spawn_blocking(move || {
+            let stdin = job.stdin().as_bytes();
+            let lock: Option<&Guard> = job.lock.as_deref();
+            let run = helm.run(&arguments, stdin, deadline, lock, &cancel);
+            (job, run)
+        })
+        .await?)
+    }
+
+    /// What the tests of the tested revision came to, from its record.
+    async fn tested(&self, job: &Job, history: &History) -> Result<Option<bool>, ReleaseError> {
+        let Action::Test { revision } = job.action else {
+            return Ok(None);
+        };
+        if history
+            .records()
+            .iter()
+            .all(|record| record.revision != revision)
+        {
+            return Ok(None);
+        }
+        Ok(self
+            .store
+            .record(&job.target, revision)
+            .await?
+            .tests_succeeded())
+    }
+
+    fn arguments(&self, job: &Job, last: Option<&Record>) -> Result<Vec<String>, ReleaseError> {
+        let major = self.helm.version().major();
+        let spec = &job.spec;
+        let method = last.map(Record::apply_method);
+        let target = &job.target;
+        Ok(match job.action {
+            Action::Install { revision, replace } => helm::Install {
+                target,
+                chart: job.chart_directory()?,
+                label: label(job.identity()?, revision),
+                description: &job.description("Install complete"),
+                apply: Apply::choose(major, None, spec.force_upgrade()),
+                timeout: spec.timeout(),
+                wait: spec.wait(),
+                skip_crds: spec.skip_crds(),
+                skip_validation: spec.disable_openapi_validation(),
+                replace,
+            }
+            .args(major),
+            Action::Upgrade { revision } => helm::Upgrade {
+                target,
+                chart: job.chart_directory()?,
+                label: label(job.identity()?, revision),
+                description: &job.description("Upgrade complete"),
+                apply: Apply::choose(major, method, spec.force_upgrade()),
+                timeout: spec.timeout(),
+                wait: spec.wait(),
+                skip_validation: spec.disable_openapi_validation(),
+                reset_values: spec.reset_values(),
+                history: spec.max_history(),
+            }
+            .args(major),
+            Action::Rollback { to, .. } => {
+                let rollback = spec.rollback();
+                helm::Rollback {
+                    target,
+                    to,
+                    apply: Apply::choose(major, method, rollback.force.unwrap_or(false)),
+                    timeout: rollback.timeout(),
+                    wait: rollback.wait.unwrap_or(false),
+                    no_hooks: rollback.disable_hooks.unwrap_or(false),
+                    recreate_pods: rollback.recreate.unwrap_or(false),
+                    history: spec.max_history(),
+                }
+                .args(major)
+            }
+            Action::Test { .. } => helm::Test {
+                target,
+                timeout: spec.test().timeout(),
+            }
+            .args(),
+            Action::Uninstall { no_hooks, .. } => helm::Uninstall {
+                target,
+                timeout: spec.timeout(),
+                no_hooks,
+            }
+            .args(),
+            _ => return Err(job.incomplete("helm has no part in it")),
+        })
+    }
+}
+
+fn label(identity: &Identity, revision: i64) -> String {
+    format!("{IDENTITY_LABEL}={}", identity.label(revision))
+}
