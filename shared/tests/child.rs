@@ -48,6 +48,23 @@ fn input_and_outputs_pass() {
 }
 
 #[test]
+fn a_conversation_goes_in_turns() {
+    // `read` of a shell takes a byte at a time; this reader takes all it gets.
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "dd bs=4096 count=1 2>/dev/null; dd bs=4096 count=1 2>/dev/null",
+    ]);
+    let limits = Limits {
+        deadline: LONG,
+        output: 4096,
+    };
+    let parts: [&[u8]; 2] = [b"first ", b"second"];
+    let outcome = child::converse(command, &parts, None, &limits, &never()).unwrap();
+    assert_eq!(outcome.stdout, b"first second");
+}
+
+#[test]
 fn large_input_and_output_do_not_block_each_other() {
     let input = vec![b'x'; 1 << 20];
     let outcome = sh("cat", &input, LONG, &never());

@@ -9,8 +9,10 @@
 //! purpose: the kernel sends the parent-death signal when the *thread* that
 //! started the child ends, so the thread that starts it has to stay.
 
-use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+mod talk;
+
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -18,11 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use command_fds::CommandFdExt;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use thiserror::Error;
 
 use crate::lock::Guard;
+use talk::Talk;
 
 /// From the polite signal to the one that can't be refused.
 const GRACE: Duration = Duration::from_secs(10);
@@ -126,20 +128,36 @@ impl Cancel {
 /// # Errors
 /// If the program can't be started or waited for. How it ended is no error.
 pub fn run(
-    mut command: Command,
+    command: Command,
     input: &[u8],
     lock: Option<&Guard>,
     limits: &Limits,
     cancel: &Cancel,
 ) -> Result<Outcome, ChildError> {
+    converse(command, &[input], lock, limits, cancel)
+}
+
+/// Like [`run`], for a program that reads ahead and so must be talked to in
+/// turns: each part of the input goes out once the one before was answered,
+/// with whatever output.
+///
+/// # Errors
+/// As [`run`].
+pub fn converse(
+    mut command: Command,
+    parts: &[&[u8]],
+    lock: Option<&Guard>,
+    limits: &Limits,
+    cancel: &Cancel,
+) -> Result<Outcome, ChildError> {
     let program = command.get_program().to_string_lossy().into_owned();
-    run_inner(&mut command, input, lock, limits, cancel)
+    run_inner(&mut command, parts, lock, limits, cancel)
         .map_err(|source| ChildError { program, source })
 }
 
 fn run_inner(
     command: &mut Command,
-    input: &[u8],
+    parts: &[&[u8]],
     lock: Option<&Guard>,
     limits: &Limits,
     cancel: &Cancel,
@@ -159,24 +177,10 @@ fn run_inner(
     let pid = Pid::from_child(&child);
     let exited = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
 
-    let mut stdin = child.stdin.take();
-    let mut stdout = Pipe::new(child.stdout.take().map(Into::into), limits.output)?;
-    let mut stderr = Pipe::new(child.stderr.take().map(Into::into), limits.output)?;
-    if let Some(pipe) = &stdin {
-        rustix::io::ioctl_fionbio(pipe, true)?;
-    }
-    let mut unsent = input;
+    let mut talk = Talk::new(&mut child, parts, limits.output)?;
     let mut patience = Patience::new(begun + limits.deadline);
-    let mut gone = false;
     let mut drained_by = None;
-
-    loop {
-        if unsent.is_empty() {
-            stdin = None;
-        }
-        if gone && stdout.pipe.is_none() && stderr.pipe.is_none() {
-            break;
-        }
+    while drained_by.is_none() || !talk.is_over() {
         let now = Instant::now();
         let wait = match drained_by {
             Some(end) if now >= end => break,
@@ -185,34 +189,10 @@ fn run_inner(
                 .step(now, cancel.is_cancelled(), pid)
                 .saturating_duration_since(now),
         };
-        let ready = poll(
-            &exited,
-            gone,
-            stdin.as_ref(),
-            &stdout,
-            &stderr,
-            cancel,
-            wait,
-        )?;
-        if ready.input
-            && let Some(pipe) = &mut stdin
-        {
-            match pipe.write(unsent) {
-                Ok(written) => unsent = &unsent[written..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // It doesn't want to hear the rest.
-                Err(_) => unsent = &[],
-            }
-        }
-        if ready.output {
-            stdout.take(false);
-        }
-        if ready.errors {
-            stderr.take(true);
-        }
-        if ready.exited && !gone {
-            gone = true;
-            unsent = &[];
+        let waking = (!cancel.is_cancelled()).then_some(&*cancel.wake);
+        let exit = drained_by.is_none().then_some(&exited);
+        if talk.wait(exit, waking, wait)? {
+            talk.hang_up();
             drained_by = Some(Instant::now() + DRAIN);
         }
     }
@@ -221,9 +201,9 @@ fn run_inner(
     let status = child.wait()?;
     Ok(Outcome {
         end: patience.ended_as(status),
-        truncated: stdout.dropped,
-        stdout: stdout.kept,
-        stderr: readable(&stderr.kept, stderr.dropped),
+        truncated: talk.stdout.dropped,
+        stderr: talk.stderr.readable(),
+        stdout: talk.stdout.kept,
         took: begun.elapsed(),
     })
 }
@@ -289,125 +269,5 @@ impl Patience {
                     .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
             )
         })
-    }
-}
-
-/// One of the child's outputs, as far as it was read.
-struct Pipe {
-    pipe: Option<OwnedFd>,
-    kept: Vec<u8>,
-    limit: usize,
-    dropped: bool,
-}
-
-impl Pipe {
-    fn new(pipe: Option<OwnedFd>, limit: usize) -> io::Result<Self> {
-        if let Some(pipe) = &pipe {
-            rustix::io::ioctl_fionbio(pipe, true)?;
-        }
-        Ok(Self {
-            pipe,
-            kept: Vec::new(),
-            limit,
-            dropped: false,
-        })
-    }
-
-    /// Reads what there is; `tail` keeps the last bytes instead of the first.
-    fn take(&mut self, tail: bool) {
-        let Some(pipe) = &self.pipe else { return };
-        let mut buffer = [0_u8; 16 * 1024];
-        match rustix::io::read(pipe, &mut buffer) {
-            Ok(0) => self.pipe = None,
-            Ok(read) => self.keep(&buffer[..read], tail),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            Err(_) => self.pipe = None,
-        }
-    }
-
-    fn keep(&mut self, bytes: &[u8], tail: bool) {
-        if tail {
-            self.kept.extend_from_slice(bytes);
-            let over = self.kept.len().saturating_sub(self.limit);
-            self.kept.drain(..over);
-            self.dropped |= over > 0;
-        } else {
-            let room = self.limit.saturating_sub(self.kept.len()).min(bytes.len());
-            self.kept.extend_from_slice(&bytes[..room]);
-            self.dropped |= room < bytes.len();
-        }
-    }
-}
-
-/// What has something to say.
-struct Ready {
-    exited: bool,
-    input: bool,
-    output: bool,
-    errors: bool,
-}
-
-fn poll(
-    exited: &OwnedFd,
-    gone: bool,
-    stdin: Option<&std::process::ChildStdin>,
-    stdout: &Pipe,
-    stderr: &Pipe,
-    cancel: &Cancel,
-    wait: Duration,
-) -> io::Result<Ready> {
-    // One place per descriptor; an absent one leaves its place to the cancel pipe.
-    let spare = (cancel.wake.as_fd(), PollFlags::empty());
-    let places = [
-        if gone {
-            spare
-        } else {
-            (exited.as_fd(), PollFlags::IN)
-        },
-        stdin.map_or(spare, |pipe| (pipe.as_fd(), PollFlags::OUT)),
-        stdout
-            .pipe
-            .as_ref()
-            .map_or(spare, |pipe| (pipe.as_fd(), PollFlags::IN)),
-        stderr
-            .pipe
-            .as_ref()
-            .map_or(spare, |pipe| (pipe.as_fd(), PollFlags::IN)),
-        if cancel.is_cancelled() {
-            spare
-        } else {
-            (cancel.wake.as_fd(), PollFlags::IN)
-        },
-    ];
-    let mut polled = places.map(|(descriptor, flags)| PollFd::from_borrowed_fd(descriptor, flags));
-    let timeout = Timespec::try_from(wait).unwrap_or(Timespec {
-        tv_sec: 1,
-        tv_nsec: 0,
-    });
-    match rustix::event::poll(&mut polled, Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let has = |place: usize| !polled[place].revents().is_empty();
-    Ok(Ready {
-        exited: !gone && has(0),
-        input: stdin.is_some() && has(1),
-        output: stdout.pipe.is_some() && has(2),
-        errors: stderr.pipe.is_some() && has(3),
-    })
-}
-
-/// Text for people: no control characters, no half characters at its cut.
-fn readable(bytes: &[u8], cut: bool) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let text: String = text
-        .chars()
-        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .collect();
-    let text = text.trim();
-    if cut {
-        format!("… {text}")
-    } else {
-        text.to_owned()
     }
 }
