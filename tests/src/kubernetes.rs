@@ -144,6 +144,18 @@ impl HelmReleases {
         Ok(HelmRelease(self.api.get(name).await?))
     }
 
+    /// Reads all, from the API server's cache.
+    pub async fn list(&self) -> Result<Vec<HelmRelease>> {
+        let cached = ListParams::default().match_any();
+        Ok(self
+            .api
+            .list(&cached)
+            .await?
+            .into_iter()
+            .map(HelmRelease)
+            .collect())
+    }
+
     /// Asks for the deletion of one; finalizers may hold it.
     pub async fn delete(&self, name: &str) -> Result<()> {
         self.api.delete(name, &DeleteParams::default()).await?;

@@ -20,6 +20,7 @@ pub mod kubernetes;
 pub mod metrics;
 pub mod pair;
 pub mod pki;
+pub mod probe;
 pub mod procfs;
 pub mod programs;
 pub mod progress;

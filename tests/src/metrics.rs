@@ -6,6 +6,11 @@ use anyhow::{Result, ensure};
 
 use crate::http_client;
 
+/// What the product's own counters are named.
+const HELM_PROCESSES: &str = "tandem_reconciler_helm_processes_total";
+const GIT_PROCESSES: &str = "tandem_mirror_git_processes_total";
+const EXCHANGES: &str = "tandem_mirror_exchanges_total";
+
 /// One line of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
@@ -55,6 +60,21 @@ impl Metrics {
                     .all(|(key, value)| sample.labels.get(*key).is_some_and(|has| has == value))
         };
         self.0.iter().filter(fits).map(|sample| sample.value).sum()
+    }
+
+    /// Helm programs that a reconciler has started.
+    pub fn helm_processes(&self) -> f64 {
+        self.sum(HELM_PROCESSES, &[])
+    }
+
+    /// Git programs that a mirror-sidecar has started.
+    pub fn git_processes(&self) -> f64 {
+        self.sum(GIT_PROCESSES, &[])
+    }
+
+    /// Exchanges of a mirror-sidecar with its sources.
+    pub fn exchanges(&self) -> f64 {
+        self.sum(EXCHANGES, &[])
     }
 
     /// Whether there is any sample of that name.

@@ -53,6 +53,15 @@ impl Upstreams {
             "origin",
             &upstream.bare.display().to_string(),
         ])?;
+        // For people who go on in the working copy with a git of their own.
+        for (key, value) in [
+            ("user.name", "Ada Test"),
+            ("user.email", "ada@example.org"),
+            ("branch.main.remote", "origin"),
+            ("branch.main.merge", "refs/heads/main"),
+        ] {
+            upstream.run(&["config", key, value])?;
+        }
         // The server's own maintenance would run beside the test.
         upstream.run_bare(&["config", "gc.auto", "0"])?;
         Ok(upstream)

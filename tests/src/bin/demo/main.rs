@@ -1,1 +1,32 @@
-fn main() {}
+//! The pair at work on a real control plane, from nothing to a release that
+//! follows a push.
+
+mod args;
+mod show;
+mod stage;
+mod story;
+
+use anyhow::Result;
+use clap::Parser;
+
+use args::Args;
+use stage::Stage;
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(run(&args))
+}
+
+async fn run(args: &Args) -> Result<()> {
+    let mut stage = Stage::set(args).await?;
+    // Ctrl-C at any point goes through the same door as the end of the story.
+    let told = tokio::select! {
+        told = story::tell(&mut stage, args) => told,
+        pressed = tokio::signal::ctrl_c() => pressed.map_err(Into::into),
+    };
+    let cleaned = stage.strike().await;
+    told.and(cleaned)
+}

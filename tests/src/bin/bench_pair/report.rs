@@ -1,0 +1,147 @@
+//! What the benchmark prints and saves.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+use crate::args::Args;
+use crate::bare::{self, Bare};
+use crate::converge::Pair;
+use crate::measure::Phase;
+
+/// All figures of one run.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    releases: u32,
+    charts: u32,
+    parallel: u16,
+    helm: String,
+    bare_flags: String,
+    cores: usize,
+    bare: Bare,
+    pair: Pair,
+    /// The pair's time to converge, in times of the bare loop.
+    ratio: f64,
+}
+
+impl Report {
+    pub(crate) fn new(args: &Args, helm: String, bare: Bare, pair: Pair) -> Self {
+        Self {
+            releases: args.releases,
+            charts: args.charts,
+            parallel: args.parallel,
+            helm,
+            bare_flags: bare::FLAGS.join(" "),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            ratio: pair.converge.seconds / bare.seconds,
+            bare,
+            pair,
+        }
+    }
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a file of the reader's choice, not of the volume"
+    )]
+    pub(crate) fn save(&self, file: &Path) -> Result<()> {
+        Ok(std::fs::write(
+            file,
+            serde_json::to_string_pretty(self)? + "\n",
+        )?)
+    }
+
+    pub(crate) fn print(&self) -> Result<()> {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        table.set_header([
+            "phase",
+            "time",
+            "CPU sidecar",
+            "CPU reconciler",
+            "CPU children",
+            "peak sidecar",
+            "peak reconciler",
+            "peak children",
+            "helm",
+            "git",
+            "exchanges",
+        ]);
+        let dash = || "-".to_owned();
+        let mut bare = vec![
+            "bare helm loop".to_owned(),
+            seconds(self.bare.seconds),
+            dash(),
+            dash(),
+            seconds(self.bare.cpu),
+        ];
+        bare.extend([
+            dash(),
+            dash(),
+            dash(),
+            self.releases.to_string(),
+            dash(),
+            dash(),
+        ]);
+        table.add_row(bare);
+        for phase in [&self.pair.converge, &self.pair.push, &self.pair.idle] {
+            table.add_row(row(phase));
+        }
+        let mut out = std::io::stdout();
+        writeln!(out, "\n{table}")?;
+        writeln!(
+            out,
+            "helm {}, {} releases of {} charts, {} at a time, {} cores; the loop's flags: {}",
+            self.helm, self.releases, self.charts, self.parallel, self.cores, self.bare_flags
+        )?;
+        let pair = &self.pair;
+        writeln!(
+            out,
+            "resident without HelmReleases: sidecar {}, reconciler {}",
+            megabytes(pair.sidecar_empty),
+            megabytes(pair.reconciler_empty)
+        )?;
+        writeln!(
+            out,
+            "peak resident of both while converging: {}",
+            megabytes(pair.converge.sidecar_peak + pair.converge.reconciler_peak)
+        )?;
+        writeln!(
+            out,
+            "push of one chart: sync-git call to helm started {} ms, to all {} releases live {} ms",
+            pair.helm_started_milliseconds, pair.upgraded, pair.live_milliseconds
+        )?;
+        writeln!(
+            out,
+            "ratio {:.2}: pair {:.1} s, bare loop {:.1} s",
+            self.ratio, pair.converge.seconds, self.bare.seconds
+        )?;
+        Ok(())
+    }
+}
+
+fn row(phase: &Phase) -> Vec<String> {
+    vec![
+        phase.name.clone(),
+        seconds(phase.seconds),
+        seconds(phase.sidecar_cpu),
+        seconds(phase.reconciler_cpu),
+        seconds(phase.children_cpu),
+        megabytes(phase.sidecar_peak),
+        megabytes(phase.reconciler_peak),
+        megabytes(phase.children_peak),
+        phase.helm.to_string(),
+        phase.git.to_string(),
+        phase.exchanges.to_string(),
+    ]
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.2} s")
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
