@@ -197,7 +197,7 @@ mod tests {
         let identity = Identity::of(&inputs(&target));
         assert_eq!(identity.as_str().len(), DIGEST_CHARS);
         // A change here upgrades every release of every fleet: raise SCHEME with it.
-        assert_eq!(identity.label(7), "i1.PINNED.7");
+        assert_eq!(identity.label(7), "i1.huf2hhfdnfuqsvpn4zhdbg5ibq.7");
     }
 
     #[test]

@@ -9,3 +9,4 @@ pub mod identity;
 pub mod mask;
 pub mod reconcile;
 pub mod storage;
+pub mod values;
