@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use crate::http_client;
 
 /// What the product's own counters are named.
-const HELM_PROCESSES: &str = "tandem_reconciler_helm_processes_total";
+const HELM_PROCESSES: &str = "tandem_helm_children_total";
 const GIT_PROCESSES: &str = "tandem_mirror_git_processes_total";
 const EXCHANGES: &str = "tandem_mirror_exchanges_total";
 

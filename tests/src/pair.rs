@@ -8,9 +8,10 @@ use axum::http::Method;
 
 use crate::daemon::{Daemon, Recipe};
 use crate::metrics::Metrics;
+use crate::mounts::{Available, Mount};
 use crate::volume::Volume;
 use crate::wait::{LONG, Look, until, until_blocking};
-use crate::{git, guard, http_client, programs};
+use crate::{git, guard, http_client, mounts, programs};
 
 /// How long a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(30);
@@ -31,6 +32,7 @@ pub struct Extra {
     pub args: Vec<String>,
     /// More variables.
     pub env: Vec<(String, String)>,
+    mount: Option<Mount>,
 }
 
 impl Extra {
@@ -38,8 +40,15 @@ impl Extra {
     pub fn args<A: Into<String>>(args: impl IntoIterator<Item = A>) -> Self {
         Self {
             args: args.into_iter().map(Into::into).collect(),
-            env: Vec::new(),
+            ..Self::default()
         }
+    }
+
+    /// Mounts something for the process alone.
+    #[must_use]
+    pub fn inside(mut self, _: &Available, mount: &Mount) -> Self {
+        self.mount = Some(mount.clone());
+        self
     }
 
     /// Adds a variable.
@@ -110,6 +119,9 @@ impl Role {
     fn start(mut recipe: Recipe, extra: &Extra) -> Result<Self> {
         recipe.args.extend(extra.args.iter().cloned());
         recipe.env.extend(extra.env.iter().cloned());
+        if let Some(mount) = &extra.mount {
+            mounts::wrap(&mut recipe, mount);
+        }
         let mut role = Self {
             logs: guard::folder("logs")?,
             recipe,

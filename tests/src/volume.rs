@@ -43,6 +43,17 @@ impl Volume {
         }
     }
 
+    /// The volume as the process `pid` sees it, with what is mounted for it alone.
+    pub fn through(&self, pid: u32) -> Self {
+        let below = self.root.strip_prefix("/").unwrap_or(&self.root);
+        Self::at(
+            &Path::new("/proc")
+                .join(pid.to_string())
+                .join("root")
+                .join(below),
+        )
+    }
+
     /// What `--volume` takes.
     pub fn path(&self) -> PathBuf {
         self.root.join("volume")

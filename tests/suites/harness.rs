@@ -309,29 +309,26 @@ fn a_killed_daemon_takes_its_children_with_it() {
     assert!(daemon.log().contains("started"));
 }
 
-/// Not a test of its own: what the next one runs in a process that it kills.
-#[test]
-#[ignore = "run by nothing_outlives_a_killed_process"]
-fn victim() {
-    let Some(told) = std::env::var_os("TANDEM_TEST_VICTIM") else {
-        return;
-    };
+/// Names the file that the killed process tells its own by.
+const VICTIM: &str = "TANDEM_TEST_VICTIM";
+
+/// What the next test does in a process of its own, which it then kills.
+fn victim(told: &Path) {
     let logs = guard::folder("logs").unwrap();
     let daemon = Daemon::start(&Recipe::new("sleep", Path::new("sleep"), ["300"]), &logs).unwrap();
-    guard::write(
-        Path::new(&told),
-        format!("{} {}", daemon.pid(), logs.display()),
-    )
-    .unwrap();
+    guard::write(told, format!("{} {}", daemon.pid(), logs.display())).unwrap();
     std::thread::sleep(Duration::from_secs(300));
 }
 
 #[test]
 fn nothing_outlives_a_killed_process() {
+    if let Some(told) = std::env::var_os(VICTIM) {
+        return victim(Path::new(&told));
+    }
     let told = guard::folder("victim").unwrap().join("told");
     let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "victim", "--ignored"])
-        .env("TANDEM_TEST_VICTIM", &told)
+        .args(["--exact", "nothing_outlives_a_killed_process"])
+        .env(VICTIM, &told)
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();

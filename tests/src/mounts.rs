@@ -1,0 +1,82 @@
+//! Volumes that refuse: a small file system or a read-only one, seen by one
+//! process alone, in a mount namespace of its own.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::daemon::Recipe;
+use crate::progress::note;
+
+/// Something that is mounted for one process.
+#[derive(Clone, Debug)]
+pub enum Mount {
+    /// An empty file system of that size.
+    Sized {
+        /// Where.
+        path: PathBuf,
+        /// How large.
+        bytes: u64,
+    },
+    /// What is there already, read-only.
+    ReadOnly {
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+/// That this machine can do it.
+#[derive(Clone, Copy, Debug)]
+pub struct Available(());
+
+/// Whether mount namespaces can be had here; says so when they can't. In CI
+/// they must be: a test that is skipped there would test nothing anywhere.
+pub fn available() -> Option<Available> {
+    let tried = Command::new("unshare")
+        .args([
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            "mount -t tmpfs none /mnt",
+        ])
+        .output();
+    match tried {
+        Ok(output) if output.status.success() => Some(Available(())),
+        _ if std::env::var_os("CI").is_some() => Some(Available(())),
+        _ => {
+            note(
+                "skipped: this machine lets nobody mount in a namespace of their own (unshare --map-root-user --mount)",
+            );
+            None
+        }
+    }
+}
+
+/// Wraps a recipe so that it runs with the mount.
+pub(crate) fn wrap(recipe: &mut Recipe, mount: &Mount) {
+    let (script, path, size) = match mount {
+        Mount::Sized { path, bytes } => (
+            "mount -t tmpfs -o size=\"$2\",mode=0755 none \"$1\" && shift 2 && exec \"$@\"",
+            path,
+            bytes.to_string(),
+        ),
+        Mount::ReadOnly { path } => (
+            "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift 2 && exec \"$@\"",
+            path,
+            String::new(),
+        ),
+    };
+    let program = std::mem::replace(&mut recipe.program, PathBuf::from("unshare"));
+    let before = ["--map-root-user", "--mount", "--", "sh", "-c", script, "sh"];
+    let own = std::mem::take(&mut recipe.args);
+    recipe.args = before
+        .iter()
+        .map(|word| (*word).to_owned())
+        .chain([
+            path.display().to_string(),
+            size,
+            program.display().to_string(),
+        ])
+        .chain(own)
+        .collect();
+}
