@@ -13,5 +13,8 @@ pub use meta::{History, MetaError, RecordMeta, RecordState};
 pub use record::{ApplyMethod, MARKED_FAILED, Record};
 pub use store::{Store, StoreError};
 
+#[cfg(test)]
+pub(crate) use record::tests;
+
 /// Label selector of all records that a watch needs: all but the superseded ones.
 pub const WATCH_SELECTOR: &str = "owner=helm,status!=superseded";

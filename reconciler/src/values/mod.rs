@@ -187,7 +187,7 @@ impl Layer {
 
 /// As helm merges `-f a -f b`: maps are merged, anything else takes the place of what was
 /// there. A null stays, so that it can unset a default of the chart.
-fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
             (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),

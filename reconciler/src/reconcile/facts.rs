@@ -1,0 +1,87 @@
+//! Learns what [`plan`](super::plan) asked for: the I/O between [`needs`](super::plan::needs)
+//! and the decision.
+
+use std::io;
+use std::path::Path;
+
+use super::content;
+use super::objects::{Objects, ObjectsError, objects_of};
+use super::plan::{Facts, Need, RecordFacts};
+use crate::crd::Target;
+use crate::storage::{History, Store, StoreError};
+use crate::values::Values;
+
+/// What can't be learned.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsError {
+    /// A record can't be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Objects can't be looked up.
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
+    /// The chart can't be read.
+    #[error("read the extracted chart: {0}")]
+    Chart(#[from] io::Error),
+}
+
+/// What is wanted, as far as a record is compared with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Directory of the chart.
+    pub chart: &'a Path,
+    /// The composed values.
+    pub values: &'a Values,
+    /// `spec.resetValues`, defaulted.
+    pub reset_values: bool,
+}
+
+/// Learns one thing and adds it to the facts. Without anything wanted, contents are never
+/// the same.
+///
+/// # Errors
+/// If it can't be learned; the same need is there at the next try.
+pub async fn learn(
+    need: Need,
+    store: &Store,
+    objects: &Objects,
+    target: &Target,
+    history: &History,
+    wanted: Option<Wanted<'_>>,
+    facts: &mut Facts,
+) -> Result<(), FactsError> {
+    match need {
+        Need::Record(revision) => {
+            let record = store.record(target, revision).await?;
+            let learned = RecordFacts {
+                described_failed: record.described_failed(),
+                rollback_to: record.rollback_to(),
+            };
+            facts.records.insert(revision, learned);
+        }
+        Need::Content(revision) => {
+            let record = store.record(target, revision).await?;
+            let same = match wanted {
+                Some(wanted) => content::same(
+                    &record,
+                    wanted.chart,
+                    wanted.values.map(),
+                    wanted.reset_values,
+                )?,
+                None => false,
+            };
+            facts.same_content.insert(revision, same);
+        }
+        Need::Preexisting(revision) => {
+            let record = store.record(target, revision).await?;
+            let named = objects_of(record.manifest());
+            drop(record);
+            let seen = objects.look(&named, &target.namespace).await?;
+            let first = history.records().first().map(|first| first.created);
+            let older = seen.into_iter().filter(|seen| seen.created < first);
+            let names = older.map(|seen| seen.object.to_string()).collect();
+            facts.preexisting.insert(revision, names);
+        }
+    }
+    Ok(())
+}

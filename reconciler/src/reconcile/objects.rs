@@ -1,0 +1,209 @@
+//! The objects that a release names, looked up in the cluster: only their age and whether
+//! they are being removed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::discovery::{self, Scope};
+use kube::{Api, Client};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::values::read_yaml;
+
+/// Lookups under way at a time.
+const CONCURRENCY: usize = 8;
+
+/// One object that a manifest names.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ObjectRef {
+    /// `group/version`, or `v1`.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace as written; empty means that of the release, or none.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl std::fmt::Display for ObjectRef {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} ", self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(formatter, "{}/", self.namespace)?;
+        }
+        formatter.write_str(&self.name)
+    }
+}
+
+/// An object that exists.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Seen {
+    /// The object.
+    pub object: ObjectRef,
+    /// When it was created, by the API server's clock.
+    pub created: Option<Timestamp>,
+    /// It is being removed.
+    pub terminating: bool,
+}
+
+/// The API server can't be asked about objects.
+#[derive(Debug, thiserror::Error)]
+#[error("look up {object}: {source}")]
+pub struct ObjectsError {
+    object: String,
+    source: Box<kube::Error>,
+}
+
+/// Looks objects up; remembers how kinds are served.
+#[derive(Clone)]
+pub struct Objects {
+    client: Client,
+    kinds: Arc<Mutex<HashMap<GroupVersionKind, (ApiResource, bool)>>>,
+}
+
+impl Objects {
+    /// Looks up with this client's rights.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            kinds: Arc::default(),
+        }
+    }
+
+    /// Those of the objects that exist; `namespace` is that of the release.
+    ///
+    /// # Errors
+    /// If the API server can't be asked. An object that doesn't exist, or whose kind isn't
+    /// served, is no error.
+    pub async fn look(
+        &self,
+        objects: &[ObjectRef],
+        namespace: &str,
+    ) -> Result<Vec<Seen>, ObjectsError> {
+        stream::iter(
+            objects
+                .iter()
+                .cloned()
+                .map(|object| self.look_at(object, namespace)),
+        )
+        .buffered(CONCURRENCY)
+        .try_filter_map(|seen| std::future::ready(Ok(seen)))
+        .try_collect()
+        .await
+    }
+
+    async fn look_at(
+        &self,
+        object: ObjectRef,
+        namespace: &str,
+    ) -> Result<Option<Seen>, ObjectsError> {
+        let failed = |source: kube::Error| ObjectsError {
+            object: object.to_string(),
+            source: Box::new(source),
+        };
+        let Some((resource, namespaced)) = self.kind(&object).await.map_err(failed)? else {
+            return Ok(None);
+        };
+        let client = self.client.clone();
+        let api: Api<DynamicObject> = match (namespaced, object.namespace.as_str()) {
+            (false, _) => Api::all_with(client, &resource),
+            (true, "") => Api::namespaced_with(client, namespace, &resource),
+            (true, own) => Api::namespaced_with(client, own, &resource),
+        };
+        let found = api.get_metadata_opt(&object.name).await.map_err(failed)?;
+        Ok(found.map(|found| Seen {
+            created: found.metadata.creation_timestamp.map(|time| time.0),
+            terminating: found.metadata.deletion_timestamp.is_some(),
+            object,
+        }))
+    }
+
+    /// How a kind is served, and whether in namespaces; `None` if it isn't.
+    async fn kind(&self, object: &ObjectRef) -> kube::Result<Option<(ApiResource, bool)>> {
+        let (group, version) = object
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &object.api_version));
+        let kind = GroupVersionKind::gvk(group, version, &object.kind);
+        if let Some(known) = self.kinds.lock().await.get(&kind) {
+            return Ok(Some(known.clone()));
+        }
+        match discovery::pinned_kind(&self.client, &kind).await {
+            Ok((resource, capabilities)) => {
+                let served = (resource, capabilities.scope == Scope::Namespaced);
+                self.kinds.lock().await.insert(kind, served.clone());
+                Ok(Some(served))
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(kube::Error::Discovery(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The objects of a rendered manifest, in order. What isn't an object is left out: helm
+/// rendered it, and helm knows what it did with it.
+#[must_use]
+pub fn objects_of(manifest: &str) -> Vec<ObjectRef> {
+    let mut objects = Vec::new();
+    for document in documents(manifest) {
+        let Ok(value) = read_yaml(document.as_bytes()) else {
+            continue;
+        };
+        match value.get("items").and_then(Value::as_array) {
+            Some(items) => objects.extend(items.iter().filter_map(object_ref)),
+            None => objects.extend(object_ref(&value)),
+        }
+    }
+    objects
+}
+
+fn object_ref(value: &Value) -> Option<ObjectRef> {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+    Some(ObjectRef {
+        api_version: text("/apiVersion")?.to_owned(),
+        kind: text("/kind")?.to_owned(),
+        namespace: text("/metadata/namespace").unwrap_or_default().to_owned(),
+        name: text("/metadata/name")?.to_owned(),
+    })
+}
+
+/// The documents between lines of `---`.
+fn documents(manifest: &str) -> Vec<String> {
+    let mut documents = vec![String::new()];
+    for line in manifest.lines() {
+        if line.trim_end() == "---" {
+            documents.push(String::new());
+        } else if let Some(document) = documents.last_mut() {
+            document.push_str(line);
+            document.push('\n');
+        }
+    }
+    documents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_read_object_by_object() {
+        let manifest = "---\n# Source: app/templates/cm.yaml\napiVersion: v1\nkind: ConfigMap\n\
+                        metadata:\n  name: a\ndata:\n  x: |\n    ---x\n---\n# Source: b\n\
+                        apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: b, namespace: other}\n\
+                        ---\n# nothing\n---\nbroken: [\n---\napiVersion: v1\nkind: List\nitems:\n\
+                        - {apiVersion: v1, kind: Secret, metadata: {name: c}}\n";
+        let objects: Vec<String> = objects_of(manifest)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(objects, ["ConfigMap a", "Deployment other/b", "Secret c"]);
+    }
+}
