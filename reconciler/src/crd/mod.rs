@@ -9,6 +9,8 @@ mod access;
 mod chart;
 mod manifest;
 mod status;
+#[cfg(test)]
+mod tests;
 mod values_from;
 
 use kube::CustomResource;
