@@ -1,9 +1,11 @@
 //! HelmReleases and what is said about them, through the API alone.
 
+use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -371,5 +373,59 @@ impl HelmReleases {
                 .and_then(|version| version.parse::<u32>().ok())
         });
         Ok(records)
+    }
+}
+
+/// Completes every Job of a namespace, as a node would, until `enough`.
+pub async fn complete_jobs<F>(
+    client: &Client,
+    namespace: &str,
+    mut enough: impl FnMut() -> F,
+) -> Result<()>
+where
+    F: Future<Output = Result<bool>>,
+{
+    let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
+    let deadline = Instant::now() + LONG;
+    while !enough().await? {
+        for job in jobs.list(&ListParams::default()).await? {
+            let done = job
+                .status
+                .as_ref()
+                .is_some_and(|status| status.completion_time.is_some());
+            if !done {
+                complete(&jobs, &job.name_any()).await?;
+            }
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "Jobs were completed for {} s without an end",
+            LONG.as_secs()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+async fn complete(jobs: &Api<Job>, name: &str) -> Result<()> {
+    let now = jiff::Timestamp::now().to_string();
+    let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now, "lastProbeTime": now });
+    let status = json!({ "status": {
+        "startTime": now,
+        "completionTime": now,
+        "succeeded": 1,
+        "active": 0,
+        "ready": 0,
+        "terminating": 0,
+        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
+    } });
+    match jobs
+        .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+        .await
+    {
+        Ok(_) => Ok(()),
+        // Gone, or written by its controller a moment ago: look again.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

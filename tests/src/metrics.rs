@@ -8,7 +8,8 @@ use crate::http_client;
 
 /// What the product's own counters are named.
 const HELM_PROCESSES: &str = "tandem_helm_children_total";
-const GIT_PROCESSES: &str = "tandem_mirror_git_processes_total";
+const API_WRITES: &str = "tandem_api_writes_total";
+const GIT_PROCESSES: &str = "tandem_mirror_git_children_total";
 const EXCHANGES: &str = "tandem_mirror_exchanges_total";
 
 /// One line of the page.
@@ -67,14 +68,24 @@ impl Metrics {
         self.sum(HELM_PROCESSES, &[])
     }
 
+    /// Writes of a reconciler to the Kubernetes API.
+    pub fn api_writes(&self) -> f64 {
+        self.sum(API_WRITES, &[])
+    }
+
     /// Git programs that a mirror-sidecar has started.
     pub fn git_processes(&self) -> f64 {
         self.sum(GIT_PROCESSES, &[])
     }
 
-    /// Exchanges of a mirror-sidecar with its sources.
-    pub fn exchanges(&self) -> f64 {
-        self.sum(EXCHANGES, &[])
+    /// Times that a mirror-sidecar asked a source for its refs.
+    pub fn polls(&self) -> f64 {
+        self.sum(EXCHANGES, &[("kind", "list")])
+    }
+
+    /// Times that a mirror-sidecar brought objects in.
+    pub fn fetches(&self) -> f64 {
+        self.sum(EXCHANGES, &[("kind", "fetch")])
     }
 
     /// Whether there is any sample of that name.

@@ -17,6 +17,9 @@ use crate::volume::Volume;
 /// because something asked for it.
 const NEVER: &str = "--git-poll-interval=24h";
 
+const NO_SIDECAR: &str = "no mirror-sidecar was started";
+const NO_RECONCILER: &str = "no reconciler was started";
+
 /// A namespace and everything that works on it.
 pub struct World {
     /// The cluster, shared with the other tests of this binary.
@@ -105,22 +108,28 @@ impl World {
     }
 
     /// mirror-sidecar, which has been started.
-    pub fn sidecar(&mut self) -> Result<&mut Role> {
-        self.sidecar
-            .as_mut()
-            .context("no mirror-sidecar was started")
+    pub fn sidecar(&self) -> Result<&Role> {
+        self.sidecar.as_ref().context(NO_SIDECAR)
+    }
+
+    /// mirror-sidecar, to kill or to start again.
+    pub fn sidecar_mut(&mut self) -> Result<&mut Role> {
+        self.sidecar.as_mut().context(NO_SIDECAR)
     }
 
     /// reconciler, which has been started.
-    pub fn reconciler(&mut self) -> Result<&mut Role> {
-        self.reconciler
-            .as_mut()
-            .context("no reconciler was started")
+    pub fn reconciler(&self) -> Result<&Role> {
+        self.reconciler.as_ref().context(NO_RECONCILER)
     }
 
-    /// Pushes nothing by itself: tells the pair, as a webhook would, that there
+    /// reconciler, to kill or to start again.
+    pub fn reconciler_mut(&mut self) -> Result<&mut Role> {
+        self.reconciler.as_mut().context(NO_RECONCILER)
+    }
+
+    /// Tells the pair, as a webhook would, that there
     /// is something new.
-    pub async fn sync(&mut self) -> Result<()> {
+    pub async fn sync(&self) -> Result<()> {
         self.reconciler()?.sync_git().await
     }
 }

@@ -275,9 +275,9 @@ async fn only_what_changed_is_exported_and_only_when_something_did() {
 
     // Polls go on; nothing is fetched, and the manifest doesn't claim news.
     server.clear();
-    let counted = role.metrics().await.unwrap().exchanges();
+    let counted = role.metrics().await.unwrap().polls();
     until("five polls", LONG, || async {
-        let now = role.metrics().await?.exchanges();
+        let now = role.metrics().await?.polls();
         Ok(Look::when(now >= counted + 5.0, now - counted))
     })
     .await

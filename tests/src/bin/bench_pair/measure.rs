@@ -34,8 +34,9 @@ pub(crate) struct Phase {
     /// Programs that were started.
     pub(crate) helm: u64,
     pub(crate) git: u64,
-    /// Exchanges with the chart source.
-    pub(crate) exchanges: u64,
+    /// Exchanges with the chart source: looks at its refs, and fetches.
+    pub(crate) polls: u64,
+    pub(crate) fetches: u64,
 }
 
 /// A phase that is going on.
@@ -53,7 +54,8 @@ pub(crate) struct Running {
 struct Counts {
     helm: f64,
     git: f64,
-    exchanges: f64,
+    polls: f64,
+    fetches: f64,
 }
 
 impl Counts {
@@ -63,7 +65,8 @@ impl Counts {
         Ok(Self {
             helm: reconciler.helm_processes(),
             git: sidecar.git_processes(),
-            exchanges: sidecar.exchanges(),
+            polls: sidecar.polls(),
+            fetches: sidecar.fetches(),
         })
     }
 }
@@ -108,7 +111,8 @@ impl Running {
             children_peak,
             helm: difference(counts.helm, self.counts.helm),
             git: difference(counts.git, self.counts.git),
-            exchanges: difference(counts.exchanges, self.counts.exchanges),
+            polls: difference(counts.polls, self.counts.polls),
+            fetches: difference(counts.fetches, self.counts.fetches),
         })
     }
 }

@@ -67,7 +67,8 @@ impl Report {
             "peak children",
             "helm",
             "git",
-            "exchanges",
+            "polls",
+            "fetches",
         ]);
         let dash = || "-".to_owned();
         let mut bare = vec![
@@ -82,6 +83,7 @@ impl Report {
             dash(),
             dash(),
             self.releases.to_string(),
+            dash(),
             dash(),
             dash(),
         ]);
@@ -134,7 +136,8 @@ fn row(phase: &Phase) -> Vec<String> {
         megabytes(phase.children_peak),
         phase.helm.to_string(),
         phase.git.to_string(),
-        phase.exchanges.to_string(),
+        phase.polls.to_string(),
+        phase.fetches.to_string(),
     ]
 }
 

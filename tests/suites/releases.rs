@@ -1,0 +1,428 @@
+//! The pair: HelmReleases and pushes in, Helm releases out.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods
+)]
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tandem_tests::charts;
+use tandem_tests::git::{HttpServer, Scheme, Upstream};
+use tandem_tests::kubernetes::from_git;
+use tandem_tests::wait::{LONG, Look, until};
+use tandem_tests::world::World;
+
+fn upstream(world: &World, name: &str, marker: &str) -> (Upstream, String) {
+    let upstream = world.upstreams.create(name).unwrap();
+    upstream
+        .write_all(&charts::config_map("charts/app", marker))
+        .unwrap();
+    let commit = upstream.push("main", "Add app").unwrap();
+    (upstream, commit)
+}
+
+fn push(upstream: &Upstream, marker: &str) -> String {
+    upstream
+        .write_all(&charts::config_map("charts/app", marker))
+        .unwrap();
+    upstream
+        .push("main", &format!("Change app to {marker}"))
+        .unwrap()
+}
+
+/// A HelmRelease of `charts/app` on main whose release bears its own name.
+fn app(url: &str, name: &str) -> Value {
+    let mut spec = from_git(url, "main", "charts/app");
+    spec["releaseName"] = json!(name);
+    spec
+}
+
+#[tokio::test]
+async fn a_release_is_installed_follows_a_push_and_goes_with_its_helmrelease() {
+    let world = World::start("life").await.unwrap();
+    let (upstream, first) = upstream(&world, "charts", "one");
+    let server = HttpServer::start(&world.upstreams, Scheme::Http).unwrap();
+    let namespace = world.namespace.clone();
+    let releases = world.releases.clone();
+    releases
+        .apply(
+            "web",
+            &from_git(&server.url("charts"), "main", "charts/app"),
+        )
+        .await
+        .unwrap();
+    let installed = releases.released_from("web", &first).await.unwrap();
+    // Named as helm-operator names it.
+    let release = format!("{namespace}-web");
+    assert_eq!(installed.status("releaseName"), release.as_str());
+    assert_eq!(installed.status("releaseStatus"), "deployed");
+    assert_eq!(installed.status("phase"), "Succeeded");
+    for condition in ["Deployed", "Released", "Ready"] {
+        assert_eq!(
+            installed.condition(condition).unwrap().0,
+            "True",
+            "{condition}"
+        );
+    }
+    assert_eq!(
+        installed
+            .condition("Reconciling")
+            .map_or("False", |one| one.0),
+        "False"
+    );
+    assert_eq!(
+        installed.condition("Stalled").map_or("False", |one| one.0),
+        "False"
+    );
+    releases.marker(&release, "one").await.unwrap();
+    releases
+        .event("web", "Normal", "ReleaseSynced", "")
+        .await
+        .unwrap();
+    assert_eq!(
+        world.helm.revisions(&namespace, &release).unwrap(),
+        [(1, "deployed".to_owned())]
+    );
+    let decision = world.volume.decision(&namespace, "web").unwrap().unwrap();
+    assert!(decision.ready, "{decision:?}");
+
+    let second = push(&upstream, "two");
+    world.sync().await.unwrap();
+    releases.released_from("web", &second).await.unwrap();
+    releases.marker(&release, "two").await.unwrap();
+    let revisions = world.helm.revisions(&namespace, &release).unwrap();
+    assert_eq!(
+        revisions,
+        [(1, "superseded".to_owned()), (2, "deployed".to_owned())]
+    );
+
+    assert_eq!(world.volume.requests().unwrap().len(), 1);
+    releases.delete("web").await.unwrap();
+    releases.gone("web").await.unwrap();
+    assert!(world.helm.history(&namespace, &release).unwrap().is_empty());
+    assert_eq!(releases.config_map(&release).await.unwrap(), None);
+    until("the request and the decision to go", LONG, || async {
+        let left = (
+            world.volume.requests()?.len(),
+            world.volume.decisions()?.len(),
+        );
+        Ok(Look::when(left == (0, 0), format!("{left:?}")))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn one_changed_chart_of_twenty_upgrades_its_releases_alone() {
+    let world = World::start("twenty").await.unwrap();
+    let upstream = world.upstreams.create("charts").unwrap();
+    for chart in 0..20 {
+        upstream
+            .write_all(&charts::config_map(&format!("charts/c{chart}"), "one"))
+            .unwrap();
+    }
+    upstream.push("main", "Add twenty charts").unwrap();
+    let releases = world.releases.clone();
+    let names: Vec<String> = (0..22).map(|number| format!("r{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let mut spec = from_git(
+            &upstream.file_url(),
+            "main",
+            &format!("charts/c{}", number % 20),
+        );
+        spec["releaseName"] = json!(name);
+        releases.apply(name, &spec).await.unwrap();
+    }
+    for name in &names {
+        releases.released(name).await.unwrap();
+    }
+    assert_eq!(world.volume.mirrors().unwrap().len(), 1);
+    let children = world
+        .reconciler()
+        .unwrap()
+        .metrics()
+        .await
+        .unwrap()
+        .helm_processes();
+
+    upstream
+        .write_all(&charts::config_map("charts/c1", "two"))
+        .unwrap();
+    let commit = upstream.push("main", "Change one").unwrap();
+    world.sync().await.unwrap();
+    for name in ["r1", "r21"] {
+        releases.released_from(name, &commit).await.unwrap();
+        releases.marker(name, "two").await.unwrap();
+    }
+    for (number, name) in names.iter().enumerate() {
+        let expected = if number % 20 == 1 { 2 } else { 1 };
+        let revisions = releases.records(name).await.unwrap().len();
+        assert_eq!(revisions, expected, "{name}");
+    }
+    let after = world
+        .reconciler()
+        .unwrap()
+        .metrics()
+        .await
+        .unwrap()
+        .helm_processes();
+    assert_eq!(after - children, 2.0, "one helm for each affected release");
+}
+
+#[tokio::test]
+async fn values_arrive_as_they_were_written() {
+    let world = World::start("values").await.unwrap();
+    let upstream = world.upstreams.create("charts").unwrap();
+    upstream
+        .write_all(&charts::config_map("charts/app", "one"))
+        .unwrap();
+    let defaults = "default: kept\nnul: {a: 1, b: 2}\nlist: [1, 2, 3]\n";
+    upstream.write("charts/app/values.yaml", defaults).unwrap();
+    upstream.push("main", "Add app").unwrap();
+    let mut spec = app(&upstream.file_url(), "web");
+    spec["values"] = json!({
+        "nul": {"a": null},
+        "list": [9],
+        "yes": "yes", "octal": "0777", "exponent": "123e456", "hex": "0x1F", "under": "1_000",
+        "multi": "l1\n l2\n", "unicode": "\u{85}\u{2028}😀/\u{7f}", "empty": "", "true": true, "half": 0.5,
+        "template": "{{ .Release.Name }}",
+    });
+    let releases = world.releases.clone();
+    releases.apply("web", &spec).await.unwrap();
+    releases.released("web").await.unwrap();
+    let seen = |data: Option<BTreeMap<String, String>>| -> Value {
+        serde_json::from_str(&data.unwrap()["values"]).unwrap()
+    };
+    let values = seen(releases.config_map("web").await.unwrap());
+    let mut expected = spec["values"].clone();
+    expected["nul"] = json!({"b": 2});
+    expected["default"] = json!("kept");
+    assert_eq!(values, expected);
+
+    // An edit is one upgrade; taking everything back gives the defaults.
+    spec.as_object_mut().unwrap().remove("values");
+    releases
+        .patch("web", &json!({"spec": {"values": null}}))
+        .await
+        .unwrap();
+    until("the defaults", LONG, || async {
+        let values = seen(releases.config_map("web").await?);
+        let holds =
+            values == json!({"default": "kept", "nul": {"a": 1, "b": 2}, "list": [1, 2, 3]});
+        Ok(Look::when(holds, values))
+    })
+    .await
+    .unwrap();
+    releases.released("web").await.unwrap();
+    assert_eq!(
+        world.helm.revisions(&world.namespace, "web").unwrap().len(),
+        2
+    );
+
+    // What changes nothing for the chart is no upgrade.
+    releases
+        .patch("web", &json!({"spec": {"timeout": 77, "maxHistory": 5}}))
+        .await
+        .unwrap();
+    releases.released("web").await.unwrap();
+    assert_eq!(
+        world.helm.revisions(&world.namespace, "web").unwrap().len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn an_edited_source_is_followed_at_once_and_leaks_nothing() {
+    let mut world = World::empty("edited").await.unwrap();
+    let extra = tandem_tests::pair::Extra::args(["--grace=1s", "--rescan-interval=1s"]);
+    let never = tandem_tests::pair::Extra::args(["--git-poll-interval=24h"]);
+    world.start_pair(&extra, &never).await.unwrap();
+    let (one, first) = upstream(&world, "one", "one");
+    let (two, _) = upstream(&world, "two", "two");
+    let releases = world.releases.clone();
+    releases
+        .apply("web", &app(&one.file_url(), "web"))
+        .await
+        .unwrap();
+    releases.released_from("web", &first).await.unwrap();
+
+    // A commit that no poll has seen yet, by its id.
+    let pushed = push(&one, "pinned");
+    releases
+        .patch("web", &json!({"spec": {"chart": {"ref": pushed}}}))
+        .await
+        .unwrap();
+    releases.released_from("web", &pushed).await.unwrap();
+    releases.marker("web", "pinned").await.unwrap();
+
+    // A branch that is new.
+    one.write_all(&charts::config_map("charts/app", "branch"))
+        .unwrap();
+    let branched = one.push("feature/x", "Branch").unwrap();
+    releases
+        .patch("web", &json!({"spec": {"chart": {"ref": "feature/x"}}}))
+        .await
+        .unwrap();
+    releases.released_from("web", &branched).await.unwrap();
+    releases.marker("web", "branch").await.unwrap();
+
+    // Another path.
+    one.write_all(&charts::config_map("charts/moved", "moved"))
+        .unwrap();
+    let moved = one.push("feature/x", "Move").unwrap();
+    releases
+        .patch(
+            "web",
+            &json!({"spec": {"chart": {"path": "charts/moved/"}}}),
+        )
+        .await
+        .unwrap();
+    releases.released_from("web", &moved).await.unwrap();
+    releases.marker("web", "moved").await.unwrap();
+
+    // Another repository: the mirror of the first one goes.
+    let spec =
+        json!({"spec": {"chart": {"git": two.file_url(), "ref": "main", "path": "charts/app"}}});
+    releases.patch("web", &spec).await.unwrap();
+    releases.marker("web", "two").await.unwrap();
+    until("one mirror, one request, one manifest", LONG, || async {
+        let left = (
+            world.volume.mirrors()?.len(),
+            world.volume.requests()?.len(),
+            world.volume.manifests()?.len(),
+        );
+        Ok(Look::when(left == (1, 1, 1), format!("{left:?}")))
+    })
+    .await
+    .unwrap();
+    let history = world.helm.history(&world.namespace, "web").unwrap();
+    assert_eq!(history.last().unwrap().status, "deployed");
+    assert_eq!(history.len(), 5, "{history:?}");
+}
+
+#[tokio::test]
+async fn a_release_made_by_hand_is_adopted() {
+    let world = World::start("adopt").await.unwrap();
+    let (upstream, commit) = upstream(&world, "charts", "one");
+    let chart = upstream.work().join("charts/app").display().to_string();
+    world
+        .helm
+        .ok(
+            &world.namespace,
+            &["install", "same", &chart, "--set-string", "a=1"],
+        )
+        .unwrap();
+    world
+        .helm
+        .ok(
+            &world.namespace,
+            &["install", "other", &chart, "--set-string", "a=1"],
+        )
+        .unwrap();
+    let releases = world.releases.clone();
+
+    // Chart and values are as wanted: no helm has to run.
+    let mut spec = app(&upstream.file_url(), "same");
+    spec["values"] = json!({"a": "1"});
+    releases.apply("same", &spec).await.unwrap();
+    releases.released_from("same", &commit).await.unwrap();
+    assert_eq!(
+        world.helm.revisions(&world.namespace, "same").unwrap(),
+        [(1, "deployed".to_owned())]
+    );
+
+    // Values differ: one upgrade.
+    let mut spec = app(&upstream.file_url(), "other");
+    spec["values"] = json!({"a": "2"});
+    releases.apply("other", &spec).await.unwrap();
+    releases.released_from("other", &commit).await.unwrap();
+    let revisions = world.helm.revisions(&world.namespace, "other").unwrap();
+    assert_eq!(
+        revisions,
+        [(1, "superseded".to_owned()), (2, "deployed".to_owned())]
+    );
+    assert_eq!(
+        world.helm.values(&world.namespace, "other").unwrap(),
+        json!({"a": "2"})
+    );
+}
+
+#[tokio::test]
+async fn a_change_by_hand_is_put_right() {
+    let world = World::start("drift").await.unwrap();
+    let (upstream, _) = upstream(&world, "charts", "one");
+    let releases = world.releases.clone();
+    let mut spec = app(&upstream.file_url(), "web");
+    spec["values"] = json!({"a": "wanted"});
+    releases.apply("web", &spec).await.unwrap();
+    releases.released("web").await.unwrap();
+
+    // A person upgrades to other values, then rolls back; both are undone by
+    // going forward.
+    let chart = upstream.work().join("charts/app").display().to_string();
+    world
+        .helm
+        .ok(
+            &world.namespace,
+            &["upgrade", "web", &chart, "--set-string", "a=by-hand"],
+        )
+        .unwrap();
+    until("the wanted values", LONG, || async {
+        let values = world.helm.values(&world.namespace, "web")?;
+        Ok(Look::when(values == json!({"a": "wanted"}), values))
+    })
+    .await
+    .unwrap();
+    releases.released("web").await.unwrap();
+    world
+        .helm
+        .ok(&world.namespace, &["uninstall", "web"])
+        .unwrap();
+    until("the release to return", LONG, || async {
+        let revisions = world.helm.revisions(&world.namespace, "web")?;
+        let back = revisions.last().is_some_and(|last| last.1 == "deployed");
+        Ok(Look::when(back, format!("{revisions:?}")))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn one_release_has_one_owner() {
+    let world = World::start("owner").await.unwrap();
+    let (upstream, first) = upstream(&world, "charts", "one");
+    let releases = world.releases.clone();
+    releases
+        .apply("first", &app(&upstream.file_url(), "shared"))
+        .await
+        .unwrap();
+    releases.released_from("first", &first).await.unwrap();
+    let mut other = app(&upstream.file_url(), "shared");
+    other["values"] = json!({"a": "other"});
+    releases.apply("second", &other).await.unwrap();
+    let message = releases
+        .condition("second", "Ready", "False", "first")
+        .await
+        .unwrap();
+    assert!(message.contains("first"), "{message}");
+
+    // The owner goes on; the other changes nothing, and doesn't take the
+    // release with it when it goes.
+    let second = push(&upstream, "two");
+    world.sync().await.unwrap();
+    releases.released_from("first", &second).await.unwrap();
+    releases.delete("second").await.unwrap();
+    releases.gone("second").await.unwrap();
+    releases.marker("shared", "two").await.unwrap();
+    assert_eq!(
+        world
+            .helm
+            .revisions(&world.namespace, "shared")
+            .unwrap()
+            .len(),
+        2
+    );
+}
