@@ -87,7 +87,7 @@ async fn fifty_releases_at_rest_start_fetch_and_write_nothing() {
     .unwrap();
     let after = world.reconciler().unwrap().metrics().await.unwrap();
     let requests = server.requests();
-    let polled = world.sidecar().unwrap().metrics().await.unwrap().polls() - exchanges;
+    let polled = world.sidecar().unwrap().metrics().await.unwrap().polls() - polls;
     assert_eq!(
         after.helm_processes() - reconciler.helm_processes(),
         0.0,
