@@ -1,1 +1,96 @@
-//! placeholder
+//! `mirror-sidecar`: brings charts from git repositories onto the volume.
+//!
+//! `mirror -> snapshot -> publish ┃volume┃ trigger -> gather -> plan -> release -> report`
+//!
+//! It reads requests, keeps one bare mirror per source, and serves one
+//! manifest per source and one tar per chart. It knows no Kubernetes, and
+//! nobody waits for it: whatever it says, it says by a file on the volume.
+//!
+//! | module | what it settles |
+//! |---|---|
+//! | [`args`], [`config`] | how it is started, and what that amounts to |
+//! | [`schedule`] | which source is looked at, and when |
+//! | [`check`] | one look at one source, from its request to its manifest |
+//! | [`address`], [`credentials`] | what is reached, and with which proof |
+//! | [`git`], [`askpass`] | how the git program is run, and what it may know |
+//! | [`mirror`] | one bare repository: listing, fetching, keeping it small |
+//! | [`snapshot`] | a chart or file at a commit, as an artifact |
+//! | [`serving`], [`inventory`], [`janitor`] | what is served, what is named, what may go |
+//! | [`http`], [`health`], [`metrics`] | what operators see |
+
+pub mod address;
+pub mod args;
+pub mod askpass;
+pub mod check;
+pub mod config;
+pub mod credentials;
+pub mod git;
+pub mod health;
+pub mod http;
+pub mod inventory;
+pub mod janitor;
+pub mod logging;
+pub mod metrics;
+pub mod mirror;
+pub mod schedule;
+pub mod serving;
+pub mod signals;
+pub mod snapshot;
+mod start;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tandem_shared::child::Cancel;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use check::Context;
+use config::Config;
+use git::Git;
+use health::Health;
+use http::Shown;
+use inventory::Inventory;
+use metrics::Metrics;
+
+/// Runs until `shutdown`.
+///
+/// # Errors
+/// If it can't begin: another sidecar lives on the volume, the volume can't be
+/// written, or the address is taken. Once it has begun, nothing ends it.
+pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("can't listen on {}; see --listen", config.listen))?;
+    let begun = config.clone();
+    let health = Arc::new(Health::default());
+    let inventory = Inventory::default();
+    let (role, inventory) = tokio::task::spawn_blocking(move || start::begin(&begun, inventory)).await??;
+    let metrics = Arc::new(Metrics::default());
+    let cancel = Cancel::new().context("can't make a pipe")?;
+    let git = Git::new(&config, cancel.clone(), Arc::clone(&metrics));
+    tracing::info!(listen = %listener.local_addr()?, volume = %config.root.display(), version = env!("CARGO_PKG_VERSION"), "started");
+
+    let (stop, stopped) = watch::channel(false);
+    let ended = |mut stopped: watch::Receiver<bool>| async move {
+        // A dropped sender means the end as well.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let shown = Shown { health: Arc::clone(&health), metrics: Arc::clone(&metrics) };
+    let served = tokio::spawn(http::serve(listener, shown, ended(stopped.clone())));
+    let context = Arc::new(Context { config, git, metrics, inventory, health });
+    let mut schedule = std::pin::pin!(schedule::run(context, ended(stopped)));
+    tokio::select! {
+        () = shutdown => {}
+        () = &mut schedule => {}
+    }
+    tracing::info!("ending");
+    // Children are asked to end, and killed ten seconds later.
+    cancel.cancel();
+    stop.send_replace(true);
+    schedule.await;
+    served.await??;
+    drop(role);
+    Ok(())
+}

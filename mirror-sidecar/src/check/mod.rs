@@ -1,0 +1,294 @@
+//! One look at one source: what its refs stand for now, what is wanted of
+//! them, and the manifest that says so.
+//!
+//! `mirror -> snapshot -> publish`, on one blocking thread. Whatever goes
+//! wrong ends in the manifest; nothing that was good is lost by it.
+
+mod build;
+mod resolve;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use git2::Oid;
+use jiff::Timestamp;
+use tandem_shared::manifest::{ObservedRequest, Reason, SourceState};
+use tandem_shared::observe::Observed;
+use tandem_shared::request::Request;
+use tandem_shared::source::{SourceKind, SourceName};
+
+use crate::address::{self, Address};
+use crate::config::Config;
+use crate::credentials::{self, Access};
+use crate::git::Git;
+use crate::health::Health;
+use crate::inventory::Inventory;
+use crate::metrics::Metrics;
+use crate::mirror::{Mirror, MirrorError, Remote};
+use crate::schedule::backoff;
+use crate::serving::Serving;
+use resolve::{Miss, Resolutions};
+
+/// Limits of what a request may ask for, in seconds.
+const INTERVAL: std::ops::RangeInclusive<u64> = 1..=7 * 24 * 3600;
+const TIMEOUT: std::ops::RangeInclusive<u64> = 1..=3600;
+
+/// What all checks share.
+#[derive(Debug)]
+pub struct Context {
+    /// How the sidecar runs.
+    pub config: Config,
+    /// The git program.
+    pub git: Git,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Which artifacts are named.
+    pub inventory: Inventory,
+    /// What /readyz says.
+    pub health: Arc<Health>,
+}
+
+impl Context {
+    /// Whether so much lies on the volume that nothing more may be fetched.
+    fn over_budget(&self) -> bool {
+        self.config.volume_limit.is_some_and(|limit| self.health.used() >= limit / 5 * 4)
+    }
+}
+
+/// What is remembered of a source from check to check.
+#[derive(Debug)]
+pub struct State {
+    name: SourceName,
+    serving: Serving,
+    /// What the asked names stood for when the remote was last asked.
+    known: BTreeMap<String, Known>,
+    /// At which commit each want was last dealt with, for good.
+    settled: BTreeMap<String, Oid>,
+    /// Folders whose object alone decides about the artifact, by want.
+    contained: BTreeMap<String, Oid>,
+    /// Names that the mirror was last asked to hold.
+    held: BTreeSet<String>,
+    credential: Option<String>,
+    /// The request whose rejections were looked into.
+    rejections: Option<String>,
+    broken: bool,
+    fetched: bool,
+}
+
+/// What an asked name stood for.
+#[derive(Clone, Debug)]
+enum Known {
+    Found { full_name: String },
+    Missing { miss: Miss, again: Option<Instant>, misses: u32 },
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Whether the remote was asked, or should have been and couldn't.
+    pub exchanged: bool,
+    /// From now to the next one.
+    pub next: Duration,
+}
+
+/// What keeps a source from being checked.
+struct Failed {
+    reason: Reason,
+    message: String,
+}
+
+impl State {
+    /// Takes up what is served of the source that `request` names.
+    #[must_use]
+    pub fn take_up(context: &Context, request: &Request) -> Self {
+        let serving = Serving::take_up(&context.config.volume.served, &request.source);
+        context.inventory.published(&request.source.name(), serving.manifest());
+        Self {
+            name: request.source.name(),
+            serving,
+            known: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            contained: BTreeMap::new(),
+            held: BTreeSet::new(),
+            credential: None,
+            rejections: None,
+            broken: false,
+            fetched: false,
+        }
+    }
+
+    /// Whether the last check failed.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.serving.manifest().failure.is_some()
+    }
+
+    fn publish(&mut self, context: &Context, soon: bool) -> bool {
+        let now = Timestamp::now();
+        let result = if soon { self.serving.publish_soon(now) } else { self.serving.publish(now) };
+        let what = format!("manifest {}", self.name);
+        match result {
+            Ok(written) => {
+                if written {
+                    context.metrics.manifest_published();
+                    context.inventory.published(&self.name, self.serving.manifest());
+                }
+                if context.health.well(&what) {
+                    tracing::info!(source = %self.name, "the volume takes manifests again");
+                }
+                true
+            }
+            Err(error) => {
+                if context.health.trouble(&what, &error.to_string()) {
+                    tracing::error!(source = %self.name, %error, "can't publish a manifest");
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Looks at a source. `poll` asks the remote even if nothing new is wanted.
+#[must_use]
+pub fn check(context: &Context, state: &mut State, observed: &Observed<Request>, poll: bool) -> Ended {
+    let request = &observed.document;
+    let interval = Duration::from_secs(request.interval_seconds.clamp(*INTERVAL.start(), *INTERVAL.end()));
+    let ask = poll
+        || state.is_failing()
+        || state.broken
+        || request.refresh != state.serving.manifest().handled_refresh
+        || request.credential_id != state.credential;
+    let mut exchanged = ask;
+    let result = attempt(context, state, observed, &mut exchanged);
+    if context.git.is_cancelled() {
+        // Cut short by our own end: it says nothing about the source.
+        return Ended { exchanged: false, next: interval };
+    }
+    let now = Timestamp::now();
+    let next = match result {
+        Ok(()) => {
+            let manifest = state.serving.edit();
+            manifest.state = SourceState::Ready;
+            if let Some(failure) = manifest.failure.take() {
+                tracing::info!(source = %state.name, attempts = failure.attempts, "the source is well again");
+            }
+            backoff::next_poll(interval, rand::random())
+        }
+        Err(failed) => {
+            let before = state.serving.manifest().failure.clone();
+            let attempts = before.as_ref().map_or(1, |failure| failure.attempts.saturating_add(1));
+            let next = backoff::after_failure(&failed.reason, attempts, interval);
+            if before.is_none_or(|before| before.reason != failed.reason) {
+                tracing::warn!(source = %state.name, url = %request.source.redacted().url, reason = %failed.reason, message = %failed.message, "the source can't be checked");
+            }
+            state.serving.fail(failed.reason, failed.message, next, now);
+            exchanged = true;
+            next
+        }
+    };
+    state.credential.clone_from(&request.credential_id);
+    let manifest = state.serving.edit();
+    manifest.handled_refresh.clone_from(&request.refresh);
+    manifest.observed_request =
+        Some(ObservedRequest { digest: observed.digest.clone(), credential_id: request.credential_id.clone() });
+    let keys: BTreeSet<&String> = request.wants.iter().map(|want| &want.key).collect();
+    manifest.results.retain(|key, _| keys.contains(key));
+    let asked: BTreeSet<String> = request.wants.iter().map(resolve::asked_name).collect();
+    manifest.refs.retain(|name, _| asked.contains(name));
+    state.known.retain(|name, _| asked.contains(name));
+    state.settled.retain(|key, _| keys.contains(key));
+    state.contained.retain(|key, _| keys.contains(key));
+    let published = state.publish(context, false);
+    let manifest = state.serving.manifest();
+    context.metrics.checked(&state.name, &manifest.state, manifest.checked_at.map(Timestamp::as_second));
+    if published { Ended { exchanged, next } } else { Ended { exchanged: true, next: next.min(Duration::from_secs(10)) } }
+}
+
+fn attempt(context: &Context, state: &mut State, observed: &Observed<Request>, exchanged: &mut bool) -> Result<(), Failed> {
+    let request = &observed.document;
+    let config = &context.config;
+    if request.source.kind != SourceKind::Git {
+        let reason = Reason::Unsupported;
+        let message = format!("sources of kind {:?} aren't served by this version, only git", request.source.kind.as_str());
+        return Err(Failed { reason, message });
+    }
+    let mut forbidden: Vec<&Path> = vec![&config.root];
+    forbidden.extend(config.credentials.as_deref());
+    let address = address::parse(&request.source.url, &config.schemes, &forbidden)
+        .map_err(|error| Failed { reason: Reason::InvalidUrl, message: error.to_string() })?;
+    let access = credentials::access(config, request, &address)
+        .map_err(|error| Failed { reason: error.reason(), message: error.to_string() })?;
+    let timeout = Duration::from_secs(request.timeout_seconds.clamp(*TIMEOUT.start(), *TIMEOUT.end()));
+    let remote = Remote { address: &address, access: &access, timeout };
+    with_mirror(context, state, observed, remote, exchanged)
+        .map_err(|error| Failed { reason: error.reason(), message: shown(&error, state.broken, &address, &access) })
+}
+
+fn shown(error: &MirrorError, broken: bool, address: &Address, access: &Access) -> String {
+    let url = tandem_shared::source::redact_url(&address.url);
+    let anew = if broken && !error.is_corrupt() { "the local mirror is broken and couldn't be made anew: " } else { "" };
+    access.redact(&format!("{url}: {anew}{error}"))
+}
+
+/// Resolves and builds on the mirror; on one made anew if it is broken.
+fn with_mirror(
+    context: &Context,
+    state: &mut State,
+    observed: &Observed<Request>,
+    remote: Remote<'_>,
+    exchanged: &mut bool,
+) -> Result<(), MirrorError> {
+    if !state.broken {
+        match on_mirror(context, state, observed, remote, exchanged, false) {
+            Err(error) if error.is_corrupt() => {
+                tracing::warn!(source = %state.name, %error, "the local mirror is broken and is made anew");
+                state.broken = true;
+            }
+            other => return other,
+        }
+    }
+    *exchanged = true;
+    let result = on_mirror(context, state, observed, remote, exchanged, true);
+    if result.is_ok() {
+        state.broken = false;
+    }
+    result
+}
+
+fn on_mirror(
+    context: &Context,
+    state: &mut State,
+    observed: &Observed<Request>,
+    remote: Remote<'_>,
+    exchanged: &mut bool,
+    anew: bool,
+) -> Result<(), MirrorError> {
+    let served = &context.config.volume.served;
+    let mut mirror = if anew {
+        Mirror::begin_anew(&context.git, served, &state.name, remote)?
+    } else {
+        Mirror::open(&context.git, served, &state.name, remote)?
+    };
+    let Resolutions { found, failure, asked } = resolve::resolve(context, state, &observed.document, &mirror, exchanged)?;
+    if anew {
+        if let Some(failure) = failure {
+            // The broken one stays until there is a better one.
+            return Err(failure);
+        }
+        mirror = mirror.take_place(served, &state.name)?;
+    }
+    build::build(context, state, observed, &mirror, &found)?;
+    if failure.is_none() && state.held != asked {
+        mirror.keep_only(&asked)?;
+        state.held = asked;
+    }
+    if std::mem::take(&mut state.fetched) && mirror.repack_if_due()? {
+        tracing::info!(source = %state.name, "repacked the mirror");
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! What the asked names stand for now, and their commits in the mirror.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use git2::{Oid, Repository};
+use jiff::Timestamp;
+use tandem_shared::manifest::{Reason, RefRecord};
+use tandem_shared::request::{Request, Want};
+
+use super::{Context, Known, State};
+use crate::mirror::refs::{self, Asked, Found, HEAD, Listing};
+use crate::mirror::{Item, Mirror, MirrorError};
+
+/// What an asked ref is recorded as if it is a commit id.
+const COMMIT: &str = "commit";
+/// Characters of a commit's subject that are shown.
+const SUBJECT: usize = 120;
+/// How often a short id that wasn't found is looked for again.
+const SHORT_AGAIN: Duration = Duration::from_secs(30);
+const SHORT_AGAIN_LONGEST: Duration = Duration::from_secs(3600);
+
+/// Why there is no commit for an asked name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Miss {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+}
+
+/// The commit of an asked name, or why there is none.
+pub(super) type Resolved = Result<Oid, Miss>;
+
+/// What came of it.
+pub(super) struct Resolutions {
+    /// By asked name. One that is absent isn't known at all.
+    pub(super) found: BTreeMap<String, Resolved>,
+    /// What kept the remote from being asked.
+    pub(super) failure: Option<MirrorError>,
+    /// All asked names.
+    pub(super) asked: BTreeSet<String>,
+}
+
+/// What a want calls its ref.
+pub(super) fn asked_name(want: &Want) -> String {
+    want.spec.reference.clone().unwrap_or_else(|| HEAD.to_owned())
+}
+
+/// Asks the remote if that is due, fetches what isn't held, and says what
+/// everything stands for.
+///
+/// # Errors
+/// If the mirror itself is broken. That the remote can't be asked is part of
+/// the answer: what is held can still be served.
+pub(super) fn resolve(
+    context: &Context,
+    state: &mut State,
+    request: &Request,
+    mirror: &Mirror<'_>,
+    exchanged: &mut bool,
+) -> Result<Resolutions, MirrorError> {
+    let mut names: BTreeMap<String, Asked> = BTreeMap::new();
+    for want in &request.wants {
+        let name = asked_name(want);
+        let asked = Asked::read(&name);
+        names.insert(name, asked);
+    }
+    let asked: BTreeSet<String> = names.keys().cloned().collect();
+    let failure = match exchange(context, state, request, mirror, &names, exchanged) {
+        Ok(()) => None,
+        Err(error) if error.is_corrupt() => return Err(error),
+        Err(error) => Some(error),
+    };
+    let mut found = BTreeMap::new();
+    for name in &asked {
+        let resolved = match state.known.get(name) {
+            Some(Known::Missing { miss, .. }) => Some(Err(miss.clone())),
+            known => match mirror.held(name)? {
+                None => None,
+                Some(commit) => {
+                    let full_name = match known {
+                        Some(Known::Found { full_name }) => Some(full_name.clone()),
+                        _ => state.serving.manifest().refs.get(name).map(|record| record.full_name.clone()),
+                    };
+                    let record = record(mirror.repository(), full_name.unwrap_or_else(|| name.clone()), commit)?;
+                    state.serving.edit().refs.insert(name.clone(), record);
+                    Some(Ok(commit))
+                }
+            },
+        };
+        if let Some(resolved) = resolved {
+            found.insert(name.clone(), resolved);
+        }
+    }
+    Ok(Resolutions { found, failure, asked })
+}
+
+/// What one exchange has to settle.
+struct Settling {
+    items: Vec<Item>,
+    known: BTreeMap<String, Known>,
+}
+
+fn exchange(
+    context: &Context,
+    state: &mut State,
+    request: &Request,
+    mirror: &Mirror<'_>,
+    names: &BTreeMap<String, Asked>,
+    exchanged: &mut bool,
+) -> Result<(), MirrorError> {
+    // Commits that are held, and what was looked up a moment ago, need no exchange.
+    let news = names.iter().any(|(name, asked)| !matches!(asked, Asked::Commit(_)) && !state.known.contains_key(name));
+    let list: BTreeSet<String> = names.values().flat_map(Asked::listed).collect();
+    let ask = *exchanged || news;
+    *exchanged = false;
+    let mut listing = Listing::default();
+    if ask && !list.is_empty() {
+        state.publish(context, true);
+        *exchanged = true;
+        listing = mirror.list(&list)?;
+        state.serving.edit().checked_at = Some(Timestamp::now());
+    }
+    let looked_up = if ask { names.clone() } else { names.iter().filter(|(_, asked)| matches!(asked, Asked::Commit(_))).map(|(name, asked)| (name.clone(), asked.clone())).collect() };
+    let mut settling = settle(state, request, mirror, &looked_up, &listing)?;
+    if !settling.items.is_empty() {
+        *exchanged = true;
+        if context.over_budget() {
+            let message = "the volume is filled to 80 % of --volume-limit, so nothing more is fetched; give it more, or ask for less".to_owned();
+            return Err(MirrorError::Git { reason: Reason::Volume, meaning: crate::mirror::classify::Meaning::Failure, message });
+        }
+        state.publish(context, true);
+        state.fetched = true;
+        let mut refused = mirror.fetch(&settling.items)?;
+        if refused.keys().any(|name| !matches!(names.get(name), Some(Asked::Commit(_)))) && !list.is_empty() {
+            // A ref moved between the listing and the fetch: its old object may be gone.
+            listing = mirror.list(&list)?;
+            settling = settle(state, request, mirror, &looked_up, &listing)?;
+            refused = mirror.fetch(&settling.items)?;
+        }
+        state.serving.edit().checked_at = Some(Timestamp::now());
+        for item in &settling.items {
+            let miss = match refused.remove(&item.asked) {
+                Some(error) => Miss { reason: error.reason(), message: error.to_string() },
+                None if mirror.held(&item.asked)?.is_some() => continue,
+                None => Miss {
+                    reason: Reason::RefNotFound,
+                    message: format!("{} is no commit, and doesn't lead to one", item.asked),
+                },
+            };
+            settling.known.insert(item.asked.clone(), Known::Missing { miss, again: None, misses: 0 });
+        }
+    }
+    state.known.extend(settling.known);
+    Ok(())
+}
+
+/// Looks every name up, and says which objects have to be fetched for that.
+fn settle(
+    state: &State,
+    request: &Request,
+    mirror: &Mirror<'_>,
+    names: &BTreeMap<String, Asked>,
+    listing: &Listing,
+) -> Result<Settling, MirrorError> {
+    let mut settling = Settling { items: Vec::new(), known: BTreeMap::new() };
+    for (name, asked) in names {
+        let known = match refs::resolve(asked, listing) {
+            Found::Nothing => Known::Missing { miss: nothing(name, asked), again: None, misses: 0 },
+            Found::Ref { full_name, id } => {
+                settling.need(mirror, name, &id)?;
+                Known::Found { full_name }
+            }
+            Found::Commit(id) => {
+                settling.need(mirror, name, &id)?;
+                Known::Found { full_name: COMMIT.to_owned() }
+            }
+            Found::Short(short) => match short_id(state, request, mirror, name, &short)? {
+                Ok(id) => {
+                    settling.need(mirror, name, &id.to_string())?;
+                    Known::Found { full_name: COMMIT.to_owned() }
+                }
+                Err(known) => known,
+            },
+        };
+        settling.known.insert(name.clone(), known);
+    }
+    Ok(settling)
+}
+
+impl Settling {
+    fn need(&mut self, mirror: &Mirror<'_>, name: &str, id: &str) -> Result<(), MirrorError> {
+        let object = Oid::from_str(id)?;
+        if mirror.held_object(name)? == Some(object) {
+            return Ok(());
+        }
+        if mirror.holds(object)? {
+            return mirror.hold(name, object);
+        }
+        self.items.push(Item { asked: name.to_owned(), object });
+        Ok(())
+    }
+}
+
+/// The commit that a short id stands for: what it stood for before, here or
+/// before a lost volume, else what the remote's history has.
+fn short_id(state: &State, request: &Request, mirror: &Mirror<'_>, name: &str, short: &str) -> Result<Result<Oid, Known>, MirrorError> {
+    if let Some(commit) = mirror.held(name)?
+        && commit.to_string().starts_with(short)
+    {
+        return Ok(Ok(commit));
+    }
+    let preferred = request
+        .wants
+        .iter()
+        .filter(|want| asked_name(want) == name)
+        .filter_map(|want| want.prefer.commit.as_deref())
+        .find(|commit| commit.len() == 40 && commit.starts_with(short));
+    if let Some(commit) = preferred.and_then(|commit| Oid::from_str(commit).ok()) {
+        return Ok(Ok(commit));
+    }
+    let misses = match state.known.get(name) {
+        Some(Known::Missing { again: Some(again), .. }) if Instant::now() < *again => {
+            return Ok(Err(state.known[name].clone()));
+        }
+        Some(Known::Missing { misses, .. }) => misses + 1,
+        _ => 1,
+    };
+    match mirror.find_short(short) {
+        Ok(commit) => Ok(Ok(commit)),
+        Err(error) if error.is_about_one_ref() => {
+            let miss = Miss { reason: error.reason(), message: error.to_string() };
+            // It costs the whole history each time, so it isn't looked for at every poll.
+            let wait = SHORT_AGAIN.saturating_mul(1 << misses.min(10)).min(SHORT_AGAIN_LONGEST);
+            Ok(Err(Known::Missing { miss, again: Some(Instant::now() + wait), misses }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn nothing(name: &str, asked: &Asked) -> Miss {
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(120).collect();
+    let message = match asked {
+        Asked::Head => "the remote's HEAD names no branch that exists; name a ref".to_owned(),
+        Asked::Impossible => format!("{shown:?} can't be the name of a ref; write a branch, a tag, refs/… or a commit id"),
+        _ => format!("the remote has no branch or tag {shown:?} (any more); push it, or name another ref"),
+    };
+    Miss { reason: Reason::RefNotFound, message }
+}
+
+fn record(repository: &Repository, full_name: String, commit: Oid) -> Result<RefRecord, MirrorError> {
+    let found = repository.find_commit(commit)?;
+    let subject = String::from_utf8_lossy(found.message_bytes()).trim_start().lines().next().unwrap_or_default().to_owned();
+    Ok(RefRecord {
+        full_name,
+        commit: commit.to_string(),
+        committed_at: Timestamp::from_second(found.time().seconds()).ok(),
+        subject: subject.chars().filter(|c| !c.is_control()).take(SUBJECT).collect(),
+    })
+}

@@ -1,0 +1,217 @@
+//! The only file that runs the git program.
+//!
+//! Every call is hermetic: no system or user configuration, no hooks, no
+//! helpers, no prompts, no maintenance behind our back, only the one transport
+//! that the address names. Proxies and certificate locations of the process
+//! are the exception: they belong to the machine.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+use tandem_shared::child::{self, Cancel, ChildError, Limits, Outcome};
+use tandem_shared::lock::Guard;
+
+use crate::address::{Address, Scheme};
+use crate::askpass;
+use crate::config::Config;
+use crate::credentials::Access;
+use crate::metrics::{GitCommand, Metrics};
+
+/// Bytes of a listing that are kept: some 400,000 refs.
+const OUTPUT: usize = 32 * 1024 * 1024;
+
+/// Variables of this process that git gets too.
+const PASSED: &[&str] = &[
+    "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "NSS_WRAPPER_PASSWD", "NSS_WRAPPER_GROUP", "GIT_EXEC_PATH", "TMPDIR",
+    "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
+];
+
+/// Settings of every call, beside those of the transport.
+const SETTINGS: &[(&str, &str)] = &[
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsync", "objects,derived-metadata,reference"),
+    ("core.askPass", ""),
+    ("credential.helper", ""),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("fetch.writeCommitGraph", "false"),
+    ("transfer.bundleURI", "false"),
+    ("transfer.fsckObjects", "true"),
+    // Old and harmless: well-known repositories have them in their history.
+    ("fetch.fsck.badTimezone", "ignore"),
+    ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
+    ("fetch.fsck.zeroPaddedFilemode", "ignore"),
+    ("protocol.version", "2"),
+    ("protocol.allow", "never"),
+];
+
+/// The git program and how this process runs it.
+#[derive(Clone, Debug)]
+pub struct Git {
+    program: PathBuf,
+    askpass: PathBuf,
+    cancel: Cancel,
+    metrics: Arc<Metrics>,
+}
+
+/// One call.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// What is asked of git, for the metrics.
+    pub command: GitCommand,
+    /// The repository, if the call needs one.
+    pub repository: Option<&'a Path>,
+    /// The remote side, if there is one.
+    pub remote: Option<(&'a Address, &'a Access)>,
+    /// Held until the child is gone.
+    pub lock: Option<&'a Guard>,
+    /// Wall-clock time, at most.
+    pub deadline: Duration,
+}
+
+impl Git {
+    /// Runs git as `config` says, until `cancel`.
+    #[must_use]
+    pub fn new(config: &Config, cancel: Cancel, metrics: Arc<Metrics>) -> Self {
+        Self { program: config.git.clone(), askpass: config.askpass.clone(), cancel, metrics }
+    }
+
+    /// Whether this process is ending.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Runs git with `arguments` and `input`, to its end or the deadline's.
+    /// Blocks the thread.
+    ///
+    /// # Errors
+    /// If git can't be started. How it ended is in the outcome.
+    pub fn run(&self, call: &Call<'_>, arguments: &[&str], input: &[u8]) -> Result<Outcome, ChildError> {
+        let mut command = Command::new(&self.program);
+        command.env_clear().current_dir("/");
+        if let Some(repository) = call.repository {
+            let mut argument = OsString::from("--git-dir=");
+            argument.push(repository);
+            command.arg(argument);
+        }
+        command.args(arguments);
+        for name in PASSED {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+            .env("LC_ALL", "C")
+            .env("HOME", "/nonexistent")
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_NO_REPLACE_OBJECTS", "1");
+        let mut settings: Vec<(String, String)> =
+            SETTINGS.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        // Kept open until the child has ended.
+        let mut global = None;
+        if let Some((address, access)) = call.remote {
+            settings.push((format!("protocol.{}.allow", address.scheme.as_str()), "always".to_owned()));
+            global = self.reach(&mut command, &mut settings, address, access);
+        }
+        command.env("GIT_CONFIG_COUNT", settings.len().to_string());
+        for (at, (key, value)) in settings.iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{at}"), key).env(format!("GIT_CONFIG_VALUE_{at}"), value);
+        }
+        let limits = Limits { deadline: call.deadline, output: OUTPUT };
+        let outcome = child::run(command, input, call.lock, &limits, &self.cancel);
+        drop(global);
+        if let Ok(outcome) = &outcome {
+            self.metrics.git_ended(call.command, outcome);
+        }
+        outcome
+    }
+
+    /// What the transport needs: secrets by environment, trust by files.
+    fn reach(
+        &self,
+        command: &mut Command,
+        settings: &mut Vec<(String, String)>,
+        address: &Address,
+        access: &Access,
+    ) -> Option<File> {
+        match address.scheme {
+            Scheme::Http | Scheme::Https => {
+                if let Some(ca) = &access.ca {
+                    command.env("GIT_SSL_CAINFO", ca);
+                }
+                if let Some((username, password)) = &access.basic {
+                    command
+                        .env("GIT_ASKPASS", &self.askpass)
+                        .env(askpass::ORIGIN, &address.origin)
+                        .env(askpass::USERNAME, username)
+                        .env(askpass::PASSWORD, password.expose_secret());
+                }
+                if let Some(token) = &access.bearer {
+                    let header = format!("Authorization: Bearer {}", token.expose_secret());
+                    settings.push((format!("http.{}/.extraHeader", address.origin), header));
+                    // The header would follow a redirect to any other host.
+                    settings.push(("http.followRedirects".to_owned(), "false".to_owned()));
+                }
+                None
+            }
+            Scheme::Ssh => {
+                command.env("GIT_SSH_COMMAND", ssh_command(access)).env("GIT_SSH_VARIANT", "ssh");
+                None
+            }
+            Scheme::File => {
+                let global = trusted_folder(address.folder.as_deref()?).ok()?;
+                command.env("GIT_CONFIG_GLOBAL", format!("/proc/{}/fd/{}", std::process::id(), global.as_raw_fd()));
+                Some(global)
+            }
+            Scheme::Git => None,
+        }
+    }
+}
+
+/// git serves a folder of another user only if told so by a file: the settings
+/// in the environment don't reach the serving side. Exactly this one is told.
+fn trusted_folder(folder: &Path) -> std::io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("gitconfig", rustix::fs::MemfdFlags::CLOEXEC)?);
+    let quoted = folder.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    write!(file, "[safe]\n\tdirectory = \"{quoted}\"\n\tdirectory = \"{quoted}/.git\"\n")?;
+    Ok(file)
+}
+
+fn ssh_command(access: &Access) -> OsString {
+    let mut command = OsString::from(
+        "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o UpdateHostKeys=no -o GlobalKnownHostsFile=/dev/null \
+         -o ControlMaster=no -o ControlPath=none -o ForwardAgent=no -o ConnectTimeout=15 -o ServerAliveInterval=15 \
+         -o IdentityAgent=none -o IdentitiesOnly=yes -o PreferredAuthentications=publickey",
+    );
+    if let Some(path) = &access.known_hosts {
+        command.push(" -o UserKnownHostsFile=");
+        // ssh splits this option's value at blanks: quoted once for it, once for the shell.
+        command.push(quoted(&format!("\"{}\"", path.to_string_lossy())));
+    }
+    match &access.identity {
+        Some(key) => {
+            command.push(" -i ");
+            command.push(quoted(&key.path().to_string_lossy()));
+        }
+        None => command.push(" -o IdentityFile=none"),
+    }
+    command
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

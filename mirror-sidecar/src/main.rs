@@ -1,0 +1,23 @@
+//! The `mirror-sidecar` program.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use mirror_sidecar::args::Args;
+use mirror_sidecar::config::Config;
+use mirror_sidecar::{askpass, logging, run, signals};
+
+fn main() -> anyhow::Result<ExitCode> {
+    if let Some(code) = askpass::answer() {
+        return Ok(code);
+    }
+    let args = Args::parse();
+    logging::start(args.log_format)?;
+    let config = Config::try_from(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let shutdown = signals::shutdown()?;
+        run(config, shutdown).await
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

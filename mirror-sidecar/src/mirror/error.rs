@@ -1,0 +1,102 @@
+//! What goes wrong with a mirror.
+
+use std::path::PathBuf;
+
+use tandem_shared::child::ChildError;
+use tandem_shared::lock::LockError;
+use tandem_shared::manifest::Reason;
+use tandem_shared::publish::PublishError;
+use thiserror::Error;
+
+use super::classify::Meaning;
+
+/// What goes wrong with a mirror.
+#[derive(Debug, Error)]
+pub enum MirrorError {
+    /// git said so.
+    #[error("{message}")]
+    Git {
+        /// One word for machines.
+        reason: Reason,
+        /// What it means for what we try next.
+        meaning: Meaning,
+        /// For people, free of secrets.
+        message: String,
+    },
+    /// The remote said what we can't read.
+    #[error("the remote's list of refs can't be read: {0:?}")]
+    Listing(String),
+    /// A repository of the other object format.
+    #[error("the repository uses SHA-256 object ids, which this version can't read; serve it with SHA-1 ids")]
+    Sha256,
+    /// git can't be run.
+    #[error("{0}; see --git")]
+    Child(#[from] ChildError),
+    /// The mirror's lock can't be had.
+    #[error("{0}")]
+    Lock(#[from] LockError),
+    /// The volume refuses.
+    #[error(transparent)]
+    Volume(#[from] PublishError),
+    /// The mirror is broken.
+    #[error("the local mirror is broken: {0}")]
+    Corrupt(String),
+    /// There is no such commit.
+    #[error("{0}")]
+    NoCommit(String),
+    /// A short id stands for several.
+    #[error("the commit id {short} stands for {count} commits: write more digits of it")]
+    Ambiguous {
+        /// The short id.
+        short: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// A leftover can't be looked at.
+    #[error("can't read {}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+impl MirrorError {
+    /// The word for machines.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Git { reason, .. } => reason.clone(),
+            Self::Listing(_) => Reason::Remote,
+            Self::Sha256 => Reason::Unsupported,
+            Self::Child(_) | Self::Lock(_) => Reason::Internal,
+            Self::Volume(_) | Self::Io { .. } => Reason::Volume,
+            Self::Corrupt(_) => Reason::MirrorCorrupt,
+            Self::NoCommit(_) => Reason::RefNotFound,
+            Self::Ambiguous { .. } => Reason::RefAmbiguous,
+        }
+    }
+
+    /// Whether it is about one ref alone, so that the others may go on.
+    #[must_use]
+    pub fn is_about_one_ref(&self) -> bool {
+        matches!(self, Self::NoCommit(_) | Self::Ambiguous { .. } | Self::Git { meaning: Meaning::Refused, .. })
+    }
+
+    /// Whether the mirror has to be made anew.
+    #[must_use]
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt(_) | Self::Git { meaning: Meaning::Corrupt, .. })
+    }
+
+    pub(crate) fn means(&self, wanted: Meaning) -> bool {
+        matches!(self, Self::Git { meaning, .. } if *meaning == wanted)
+    }
+}
+
+impl From<git2::Error> for MirrorError {
+    fn from(error: git2::Error) -> Self {
+        Self::Corrupt(error.message().to_owned())
+    }
+}

@@ -1,0 +1,223 @@
+//! One bare repository: what the sidecar holds of one source.
+//!
+//! The git program brings objects in, under the mirror's lock; git2 reads
+//! them. What is held of an asked name lies under [`refs::held_as`]; that ref
+//! is written by git after it has checked that everything below is there, so
+//! a commit counts as held only through it.
+
+pub mod classify;
+mod error;
+mod fetch;
+mod housekeeping;
+pub mod refs;
+mod short;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use git2::{ErrorCode, Oid, Repository, RepositoryInitOptions};
+use tandem_shared::child::{End, Outcome};
+use tandem_shared::layout::Served;
+use tandem_shared::lock::{self, Guard};
+use tandem_shared::publish;
+use tandem_shared::source::SourceName;
+
+pub use error::MirrorError;
+pub use fetch::Item;
+pub use housekeeping::sweep;
+use refs::{Listing, ListingError, held_as};
+
+use crate::address::Address;
+use crate::credentials::Access;
+use crate::git::{Call, Git};
+use crate::metrics::GitCommand;
+
+/// How long another process's work on the same mirror is waited for: a killed
+/// predecessor's git child lives at most this much longer than its deadline.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// A mirror that this process alone may change.
+pub struct Mirror<'a> {
+    git: &'a Git,
+    remote: Remote<'a>,
+    lock: Guard,
+    path: PathBuf,
+    repository: Repository,
+}
+
+/// The other side.
+#[derive(Clone, Copy)]
+pub struct Remote<'a> {
+    /// Where it is.
+    pub address: &'a Address,
+    /// What may be used to reach it.
+    pub access: &'a Access,
+    /// Wall-clock time of one exchange.
+    pub timeout: Duration,
+}
+
+impl<'a> Mirror<'a> {
+    /// Opens the mirror of `source`, making it if there is none.
+    ///
+    /// # Errors
+    /// If the lock is held, the volume refuses, or what is there is broken.
+    pub fn open(git: &'a Git, served: &Served, source: &SourceName, remote: Remote<'a>) -> Result<Self, MirrorError> {
+        let lock = lock::acquire_within(&served.mirror_lock(source), LOCK_WAIT)?;
+        let path = served.mirror(source);
+        let repository = if path.exists() { open(&path)? } else { init(&path)? };
+        Ok(Self { git, remote, lock, path, repository })
+    }
+
+    /// Makes the mirror of `source` anew, beside the broken one. It takes that
+    /// one's place with [`Mirror::take_place`], once it holds what is wanted.
+    ///
+    /// # Errors
+    /// If the lock is held or the volume refuses.
+    pub fn begin_anew(git: &'a Git, served: &Served, source: &SourceName, remote: Remote<'a>) -> Result<Self, MirrorError> {
+        let lock = lock::acquire_within(&served.mirror_lock(source), LOCK_WAIT)?;
+        let path = served.mirror_aside(source);
+        publish::remove_folder(&path)?;
+        let repository = init(&path)?;
+        Ok(Self { git, remote, lock, path, repository })
+    }
+
+    /// Puts a mirror that was made anew in the place of the old one.
+    ///
+    /// # Errors
+    /// If the volume refuses.
+    pub fn take_place(mut self, served: &Served, source: &SourceName) -> Result<Self, MirrorError> {
+        let path = served.mirror(source);
+        publish::swap_folder(&self.path, &path)?;
+        self.repository = open(&path)?;
+        self.path = path;
+        Ok(self)
+    }
+
+    /// What git2 reads.
+    #[must_use]
+    pub fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
+    /// The commit that is held of an asked name, if it and its tree are there.
+    ///
+    /// # Errors
+    /// If the mirror is broken.
+    pub fn held(&self, asked: &str) -> Result<Option<Oid>, MirrorError> {
+        self.commit_at(&held_as(asked))
+    }
+
+    /// The object that is held of an asked name: a commit, or an annotated tag.
+    ///
+    /// # Errors
+    /// If the mirror is broken.
+    pub fn held_object(&self, asked: &str) -> Result<Option<Oid>, MirrorError> {
+        Ok(self.held(asked)?.and_then(|_| self.repository.refname_to_id(&held_as(asked)).ok()))
+    }
+
+    fn commit_at(&self, name: &str) -> Result<Option<Oid>, MirrorError> {
+        let reference = match self.repository.find_reference(name) {
+            Err(error) if error.code() == ErrorCode::NotFound => return Ok(None),
+            other => other?,
+        };
+        match reference.peel_to_commit() {
+            Ok(commit) => {
+                commit.tree()?;
+                Ok(Some(commit.id()))
+            }
+            // A tag of something that is no commit.
+            Err(error) if matches!(error.code(), ErrorCode::Peel | ErrorCode::InvalidSpec) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets an asked name hold an object that another name holds already.
+    ///
+    /// # Errors
+    /// If the mirror refuses.
+    pub fn hold(&self, asked: &str, object: Oid) -> Result<(), MirrorError> {
+        self.repository.reference(&held_as(asked), object, true, "")?;
+        Ok(())
+    }
+
+    /// Whether any asked name holds exactly this object.
+    ///
+    /// # Errors
+    /// If the mirror is broken.
+    pub fn holds(&self, object: Oid) -> Result<bool, MirrorError> {
+        for reference in self.repository.references_glob(&format!("{}*", refs::NAMESPACE))? {
+            if reference?.target() == Some(object) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Asks the remote what these full names stand for, in one exchange.
+    ///
+    /// # Errors
+    /// If the remote can't be asked.
+    pub fn list(&self, names: &BTreeSet<String>) -> Result<Listing, MirrorError> {
+        // `ls-remote` names its patterns, but the remote still sends all its
+        // refs: git has no command that lists exactly some.
+        let mut arguments = vec!["ls-remote", "--quiet", "--symref", "--", self.remote.address.url.as_str()];
+        arguments.extend(names.iter().map(String::as_str));
+        let outcome = self.run(GitCommand::List, &arguments, b"")?;
+        if outcome.truncated {
+            return Err(MirrorError::Listing("it is larger than 32 MiB".to_owned()));
+        }
+        let text = String::from_utf8_lossy(&outcome.stdout);
+        refs::parse(&text, names).map_err(|error| match error {
+            ListingError::Sha256 => MirrorError::Sha256,
+            ListingError::Malformed(line) => MirrorError::Listing(self.remote.access.redact(&line)),
+        })
+    }
+
+    /// Runs git on this mirror against its remote; anything but success is an error.
+    fn run(&self, command: GitCommand, arguments: &[&str], input: &[u8]) -> Result<Outcome, MirrorError> {
+        self.run_in(&self.path, command, arguments, input)
+    }
+
+    fn run_in(&self, path: &Path, command: GitCommand, arguments: &[&str], input: &[u8]) -> Result<Outcome, MirrorError> {
+        let call = Call {
+            command,
+            repository: Some(path),
+            remote: Some((self.remote.address, self.remote.access)),
+            lock: Some(&self.lock),
+            deadline: self.remote.timeout,
+        };
+        let outcome = self.git.run(&call, arguments, input)?;
+        if outcome.success() {
+            return Ok(outcome);
+        }
+        if matches!(outcome.end, End::TimedOut | End::Cancelled) || matches!(outcome.end, End::Exited(code) if code > 128) {
+            // Killed children leave locks that would wedge the next one.
+            sweep(path)?;
+        }
+        let (reason, meaning) = classify::classify(&outcome);
+        let message = self.remote.access.redact(&classify::describe(&outcome, &reason));
+        Err(MirrorError::Git { reason, meaning, message })
+    }
+}
+
+fn open(path: &Path) -> Result<Repository, MirrorError> {
+    // `open_bare` doesn't ask whose the folder is, and reads no other configuration.
+    Repository::open_bare(path).map_err(MirrorError::from)
+}
+
+fn init(path: &Path) -> Result<Repository, MirrorError> {
+    let mut options = RepositoryInitOptions::new();
+    options.bare(true).mkpath(true).external_template(false).initial_head("main");
+    let repository = Repository::init_opts(path, &options).map_err(|error| MirrorError::Io {
+        path: path.to_owned(),
+        source: std::io::Error::other(error.message().to_owned()),
+    })?;
+    let mut config = repository.config()?;
+    for (key, value) in [("gc.auto", "0"), ("core.fsync", "objects,derived-metadata,reference"), ("core.hooksPath", "/dev/null")] {
+        config.set_str(key, value)?;
+    }
+    // What git2 itself writes (refs) reaches the disk as well.
+    config.set_bool("core.fsyncObjectFiles", true)?;
+    Ok(repository)
+}

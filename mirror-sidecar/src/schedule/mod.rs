@@ -1,0 +1,328 @@
+//! The one loop over all sources: which is looked at, when, and how many at a
+//! time. Each runs by itself, so that a bad one never delays another.
+
+pub mod backoff;
+mod hints;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tandem_shared::source::SourceName;
+use tandem_shared::watch::Watch;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::check::{self, Context, Ended, State};
+use crate::janitor::{self, Orphans, Survey};
+use hints::Hints;
+use requests::{Changes, Requests};
+
+/// How often requests are read while no watch is to be had.
+const BLIND: Duration = Duration::from_secs(2);
+/// From a fault of ours to the next attempt.
+const AFTER_FAULT: Duration = Duration::from_secs(30);
+/// Longest time without a sign of life, for /healthz.
+const BEAT: Duration = Duration::from_secs(20);
+
+/// A source in the schedule.
+struct Entry {
+    /// What is remembered of it; away while somebody works on it.
+    state: Option<Box<State>>,
+    running: bool,
+    /// When the remote is to be asked next.
+    due: Instant,
+    /// Its request changed.
+    changed: bool,
+}
+
+/// Work that ended.
+enum Done {
+    Check { source: SourceName, state: Option<Box<State>>, polled: bool, ended: Ended },
+    Drop { source: SourceName, dropped: bool },
+    Survey(Survey),
+    Nothing,
+}
+
+struct Schedule {
+    context: Arc<Context>,
+    requests: Requests,
+    entries: BTreeMap<SourceName, Entry>,
+    orphans: Orphans,
+    /// Whether the requests could be listed, so that what is missing is gone.
+    listed: bool,
+    work: JoinSet<Done>,
+    well: Arc<Semaphore>,
+    failing: Arc<Semaphore>,
+    hints: Arc<Hints>,
+    watch: Option<Watch>,
+}
+
+/// Runs until `end`, then until the work at hand has been cut short.
+pub async fn run(context: Arc<Context>, end: impl Future<Output = ()>) {
+    let concurrent = context.config.concurrent;
+    let mut schedule = Schedule {
+        requests: Requests::default(),
+        entries: BTreeMap::new(),
+        orphans: Orphans::default(),
+        listed: false,
+        work: JoinSet::new(),
+        well: Arc::new(Semaphore::new(concurrent)),
+        failing: Arc::new(Semaphore::new(concurrent.div_ceil(2))),
+        hints: Arc::new(Hints::default()),
+        watch: None,
+        context,
+    };
+    schedule.run(end).await;
+}
+
+impl Schedule {
+    async fn run(&mut self, end: impl Future<Output = ()>) {
+        let mut end = pin!(end);
+        let tidy_every = (self.context.config.grace / 8).clamp(Duration::from_millis(500), Duration::from_secs(60));
+        let mut rescan_at = Instant::now();
+        let mut tidy_at = Instant::now();
+        loop {
+            self.context.health.beat();
+            let now = Instant::now();
+            if now >= rescan_at {
+                self.subscribe();
+                self.rescan();
+                let rescan = self.context.config.rescan;
+                rescan_at = now + if self.watch.is_some() { rescan } else { rescan.min(BLIND) };
+            }
+            if now >= tidy_at {
+                tidy_at = now + tidy_every;
+                let served = self.context.config.volume.served.clone();
+                self.spawn(move || Done::Survey(janitor::survey(&served)));
+            }
+            self.start_due(now);
+            let wake = self.entries.values().filter(|entry| !entry.running).map(|entry| entry.due);
+            let wake = wake.chain([rescan_at, tidy_at, now + BEAT]).min().unwrap_or(now);
+            tokio::select! {
+                () = &mut end => break,
+                gathered = self.hints_taken() => {
+                    if gathered.lost {
+                        self.watch = None;
+                    }
+                    if gathered.everything {
+                        rescan_at = Instant::now();
+                    }
+                    self.look_at(gathered.sources);
+                }
+                Some(done) = self.work.join_next() => match done {
+                    Ok(done) => self.done(done),
+                    Err(error) => tracing::error!(%error, "a task of the schedule failed"),
+                },
+                () = tokio::time::sleep_until(wake.into()) => {}
+            }
+        }
+        while self.work.join_next().await.is_some() {}
+    }
+
+    fn hints_taken(&self) -> impl Future<Output = hints::Gathered> + use<> {
+        let hints = Arc::clone(&self.hints);
+        async move { hints.take().await }
+    }
+
+    fn spawn(&mut self, work: impl FnOnce() -> Done + Send + 'static) {
+        self.work.spawn(async move { tokio::task::spawn_blocking(work).await.unwrap_or(Done::Nothing) });
+    }
+
+    fn subscribe(&mut self) {
+        if self.watch.is_some() {
+            return;
+        }
+        let folder = self.context.config.volume.wanted.requests();
+        if !folder.is_dir() {
+            return;
+        }
+        match self.hints.subscribe(&folder) {
+            Ok(watch) => {
+                self.watch = Some(watch);
+            }
+            Err(error) => {
+                // No reason not to be ready: the poll goes on.
+                tracing::warn!(%error, "requests are polled");
+            }
+        }
+    }
+
+    fn rescan(&mut self) {
+        let wanted = self.context.config.volume.wanted.clone();
+        let health = Arc::clone(&self.context.health);
+        match self.requests.look_at_all(&wanted) {
+            Ok(changes) => {
+                self.listed = true;
+                if health.well("requests") {
+                    tracing::info!("the requests can be read again");
+                }
+                self.changed(changes);
+            }
+            Err(tandem_shared::observe::ObserveError::Missing(path)) => {
+                tracing::debug!(path = %path.display(), "there are no requests yet");
+                self.listed = false;
+                self.watch = None;
+            }
+            Err(error) => {
+                self.listed = false;
+                if health.trouble("requests", &error.to_string()) {
+                    tracing::error!(%error, "requests can't be read; what was known goes on");
+                }
+            }
+        }
+        health.scanned();
+    }
+
+    fn look_at(&mut self, sources: impl IntoIterator<Item = SourceName>) {
+        let wanted = self.context.config.volume.wanted.clone();
+        let mut changes = Changes::default();
+        for source in sources {
+            self.requests.look_at(&wanted, &source, &mut changes);
+        }
+        self.changed(changes);
+    }
+
+    fn changed(&mut self, changes: Changes) {
+        for source in changes.gone {
+            tracing::info!(%source, "no request any more");
+            self.context.metrics.forget(&source);
+            // What is remembered goes; what is on the volume stays for the grace.
+            if self.entries.get(&source).is_some_and(|entry| !entry.running) {
+                self.entries.remove(&source);
+            }
+        }
+        for source in changes.changed {
+            let now = Instant::now();
+            let entry = self.entries.entry(source).or_insert(Entry { state: None, running: false, due: now, changed: true });
+            entry.changed = true;
+        }
+        let wanted = i64::try_from(self.requests.sources().len()).unwrap_or(i64::MAX);
+        self.context.metrics.sources.set(wanted);
+    }
+
+    fn start_due(&mut self, now: Instant) {
+        let due = |entry: &Entry| !entry.running && (entry.changed || now >= entry.due);
+        let sources: Vec<SourceName> =
+            self.entries.iter().filter(|(_, entry)| due(entry)).map(|(source, _)| source.clone()).collect();
+        for source in sources {
+            self.start(source, now);
+        }
+    }
+
+    fn start(&mut self, source: SourceName, now: Instant) {
+        let Some(request) = self.requests.get(&source).map(Arc::clone) else {
+            self.entries.remove(&source);
+            return;
+        };
+        let Some(entry) = self.entries.get_mut(&source) else { return };
+        entry.running = true;
+        entry.changed = false;
+        let polled = now >= entry.due;
+        let state = entry.state.take();
+        let failing = state.as_ref().is_some_and(|state| state.is_failing());
+        let places = Arc::clone(if failing { &self.failing } else { &self.well });
+        let context = Arc::clone(&self.context);
+        self.work.spawn(async move {
+            // Never closed, so there is always a place at some time.
+            let _place = places.acquire_owned().await.ok();
+            let work = tokio::task::spawn_blocking(move || {
+                let mut state = state.unwrap_or_else(|| Box::new(State::take_up(&context, &request.document)));
+                let ended = check::check(&context, &mut state, &request, polled);
+                (state, ended)
+            });
+            match work.await {
+                Ok((state, ended)) => Done::Check { source, state: Some(state), polled, ended },
+                Err(error) => {
+                    tracing::error!(%source, %error, "a check failed by a fault of this program");
+                    let ended = Ended { exchanged: true, next: AFTER_FAULT };
+                    Done::Check { source, state: None, polled, ended }
+                }
+            }
+        });
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Check { source, state, polled, ended } => {
+                if self.requests.get(&source).is_none() {
+                    self.entries.remove(&source);
+                    self.context.metrics.forget(&source);
+                    return;
+                }
+                let Some(entry) = self.entries.get_mut(&source) else { return };
+                entry.running = false;
+                entry.state = state;
+                if polled || ended.exchanged {
+                    entry.due = Instant::now() + ended.next;
+                }
+            }
+            Done::Drop { source, dropped } => {
+                if dropped {
+                    tracing::info!(%source, "dropped what nothing asked for any more");
+                    self.context.inventory.dropped(&source);
+                    self.context.metrics.removed("source");
+                }
+                if let Some(entry) = self.entries.get_mut(&source) {
+                    entry.running = false;
+                }
+            }
+            Done::Survey(survey) => self.tidy(survey),
+            Done::Nothing => {}
+        }
+    }
+
+    fn tidy(&mut self, survey: Survey) {
+        let context = Arc::clone(&self.context);
+        context.health.set_used(survey.bytes);
+        context.metrics.volume_bytes.set(i64::try_from(survey.bytes).unwrap_or(i64::MAX));
+        // What can't be listed isn't gone.
+        if !self.listed {
+            return;
+        }
+        let grace = context.config.grace;
+        let wanted = self.requests.sources();
+        for source in self.orphans.due(&survey.sources, &wanted, grace, Instant::now()) {
+            if self.entries.get(&source).is_some_and(|entry| entry.running) {
+                continue;
+            }
+            // A request that comes back meanwhile waits until the drop is done.
+            let entry = Entry { state: None, running: true, due: Instant::now(), changed: false };
+            self.entries.insert(source.clone(), entry);
+            let served = context.config.volume.served.clone();
+            self.work.spawn(async move {
+                let name = source.clone();
+                let dropped = match tokio::task::spawn_blocking(move || janitor::drop_source(&served, &name)).await {
+                    Ok(Ok(())) => true,
+                    Ok(Err(error)) => {
+                        tracing::warn!(%source, %error, "can't drop what nothing asks for; tried again later");
+                        false
+                    }
+                    Err(_) => false,
+                };
+                Done::Drop { source, dropped }
+            });
+        }
+        let artifacts = survey.artifacts;
+        self.spawn(move || {
+            let served = &context.config.volume.served;
+            context.inventory.collect(&artifacts, grace, Instant::now(), |digest| {
+                match tandem_shared::publish::remove(&served.artifact(digest)) {
+                    Ok(()) => {
+                        tracing::info!(%digest, "dropped an artifact that nothing names");
+                        context.metrics.removed("artifact");
+                        true
+                    }
+                    Err(error) => {
+                        tracing::warn!(%digest, %error, "can't drop an artifact; tried again later");
+                        false
+                    }
+                }
+            });
+            Done::Nothing
+        });
+    }
+}

@@ -1,0 +1,143 @@
+//! What a chart says about itself.
+
+use serde::Deserialize;
+use tandem_shared::manifest::ChartName;
+
+use super::SnapshotError;
+
+/// What `Chart.yaml` says, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ChartFile {
+    /// Its name and version.
+    pub name: ChartName,
+    /// `v1`, `v2`, or nothing, which means `v1`.
+    pub api_version: String,
+    /// What it depends on.
+    pub dependencies: Vec<Dependency>,
+}
+
+/// One entry of `dependencies`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Dependency {
+    /// The chart's name.
+    #[serde(default)]
+    pub name: String,
+    /// A version or a range.
+    #[serde(default)]
+    pub version: String,
+    /// Where it comes from; empty: it lies in `charts/`.
+    #[serde(default)]
+    pub repository: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    dependencies: Option<Vec<Dependency>>,
+}
+
+#[derive(Deserialize)]
+struct RawRequirements {
+    #[serde(default)]
+    dependencies: Option<Vec<Dependency>>,
+}
+
+/// Reads `Chart.yaml`.
+///
+/// # Errors
+/// If it isn't YAML of that shape, or its name can't be a chart's.
+pub(super) fn read(content: &[u8], path: &str) -> Result<ChartFile, SnapshotError> {
+    let bad = |why: String| SnapshotError::BadChart { path: path.to_owned(), why };
+    let raw: Raw = yaml(content).map_err(bad)?;
+    if raw.name.is_empty() {
+        return Err(bad("it has no `name`".to_owned()));
+    }
+    if raw.version.is_empty() {
+        return Err(bad("it has no `version`".to_owned()));
+    }
+    if !is_name(&raw.name) {
+        return Err(bad(format!("its name {:?} isn't one for a chart: letters, digits, `-`, `_` and `.` only", raw.name)));
+    }
+    Ok(ChartFile {
+        name: ChartName { name: raw.name, version: raw.version },
+        api_version: raw.api_version,
+        dependencies: raw.dependencies.unwrap_or_default(),
+    })
+}
+
+/// Reads the `requirements.yaml` of charts of the old kind.
+///
+/// # Errors
+/// If it isn't YAML of that shape.
+pub(super) fn read_requirements(content: &[u8], path: &str) -> Result<Vec<Dependency>, SnapshotError> {
+    let raw: RawRequirements =
+        yaml(content).map_err(|why| SnapshotError::BadChart { path: path.to_owned(), why })?;
+    Ok(raw.dependencies.unwrap_or_default())
+}
+
+fn yaml<T: for<'de> Deserialize<'de>>(content: &[u8]) -> Result<T, String> {
+    let text = std::str::from_utf8(content).map_err(|_| "it isn't UTF-8 text".to_owned())?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    serde_saphyr::from_str(text).map_err(|error| {
+        let said = error.to_string();
+        said.lines().next().unwrap_or_default().chars().take(300).collect()
+    })
+}
+
+/// Whether a chart may be called so: its name becomes a folder's.
+#[must_use]
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 250
+        && !name.starts_with('.')
+        && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_says_name_version_and_dependencies() {
+        let text = "apiVersion: v2\nname: web\nversion: 1.2.3\nappVersion: 1.0\nkeywords: [a]\ndependencies:\n- name: lib\n  version: ^1\n  repository: file://../lib\n  condition: lib.enabled\n- {name: in-tree, version: '1'}\n";
+        let chart = read(text.as_bytes(), "Chart.yaml").unwrap();
+        assert_eq!((chart.name.name.as_str(), chart.name.version.as_str()), ("web", "1.2.3"));
+        assert_eq!(chart.dependencies.len(), 2);
+        assert_eq!(chart.dependencies[1].repository, "");
+    }
+
+    #[test]
+    fn a_version_that_looks_like_a_number_is_text() {
+        assert_eq!(read(b"name: a\nversion: 1.10\n", "Chart.yaml").unwrap().name.version, "1.10");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, expected) in [
+            ("name: a\n", "no `version`"),
+            ("version: 1.0.0\n", "no `name`"),
+            ("name: ../../etc\nversion: 1.0.0\n", "isn't one for a chart"),
+            ("name: ..\nversion: 1.0.0\n", "isn't one for a chart"),
+            ("[", "Chart.yaml"),
+            ("just text", "Chart.yaml"),
+            ("", "Chart.yaml"),
+        ] {
+            let error = read(text.as_bytes(), "charts/a/Chart.yaml").unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        assert!(read(b"\xff\xfe", "Chart.yaml").unwrap_err().to_string().contains("UTF-8"));
+    }
+
+    #[test]
+    fn requirements_may_be_empty() {
+        assert!(read_requirements(b"dependencies: []\n", "r").unwrap().is_empty());
+        assert!(read_requirements(b"dependencies:\n", "r").unwrap().is_empty());
+    }
+}

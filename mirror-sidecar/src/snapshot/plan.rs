@@ -1,0 +1,274 @@
+//! What goes into an artifact, before anything of it is read: a list of paths
+//! and objects. Equal lists are equal artifacts, so the list's digest is what
+//! decides whether there is anything to export.
+
+use std::collections::BTreeMap;
+
+use git2::Oid;
+use tandem_shared::artifact::Limits;
+use tandem_shared::manifest::{ChartName, ResolvedDependency};
+use tandem_shared::names::sha256_hex;
+use tandem_shared::request::{WantKind, WantSpec};
+
+use super::chart::{self, ChartFile, Dependency};
+use super::path::{self, shown};
+use super::range;
+use super::tree::{Found, Leaf, Node, Snapshot};
+use super::SnapshotError;
+
+/// Charts within charts, at most.
+const DEPTH: usize = 16;
+
+/// What goes into one artifact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Path in the artifact → where it comes from.
+    pub files: BTreeMap<String, Leaf>,
+    /// The chart's name and version; none for a file.
+    pub chart: Option<ChartName>,
+    /// Siblings that were copied in.
+    pub resolved: Vec<ResolvedDependency>,
+    /// The folder's own object, if everything comes from below it: the same
+    /// object then means the same artifact, without a walk.
+    pub self_contained: Option<Oid>,
+}
+
+impl Plan {
+    /// Names everything that goes in.
+    #[must_use]
+    pub fn inputs(&self) -> String {
+        let lines: Vec<String> = self.files.iter().map(|(path, leaf)| format!("{} {path}", leaf.id)).collect();
+        let parts: Vec<&[u8]> = lines.iter().map(String::as_bytes).collect();
+        format!("i1:{}", sha256_hex(&parts))
+    }
+}
+
+/// What goes into the artifact of `spec` at this commit.
+///
+/// # Errors
+/// Says what is missing or may not be.
+pub fn plan(snapshot: &Snapshot<'_>, spec: &WantSpec, limits: Limits) -> Result<Plan, SnapshotError> {
+    let parts = path::parts(&spec.path)?;
+    match &spec.kind {
+        WantKind::Chart => {
+            let folder = find_chart(snapshot, &[], &shown(&parts))?;
+            let mut planner = Planner { snapshot, limits, skip: spec.skip_dependencies, stack: Vec::new() };
+            planner.chart(&folder)
+        }
+        WantKind::File => file(snapshot, &parts),
+        WantKind::Other(word) => Err(SnapshotError::Kind(word.chars().filter(|c| !c.is_control()).take(40).collect())),
+    }
+}
+
+/// The object of the chart's folder: what [`Plan::self_contained`] compares with.
+///
+/// # Errors
+/// If nothing is there.
+pub fn folder_of(snapshot: &Snapshot<'_>, spec: &WantSpec) -> Result<Option<Oid>, SnapshotError> {
+    let parts = path::parts(&spec.path)?;
+    Ok(match snapshot.find(&[], &shown(&parts), "folder")?.node {
+        Node::Folder(id) | Node::File(id) => Some(id),
+        Node::Submodule => None,
+    })
+}
+
+fn file(snapshot: &Snapshot<'_>, parts: &[String]) -> Result<Plan, SnapshotError> {
+    let path = shown(parts);
+    let wrong = |is| SnapshotError::WrongKind { path: path.clone(), is, expected: "file" };
+    let Some(name) = parts.last() else { return Err(wrong("folder")) };
+    let found = snapshot.find(&[], &path, "file")?;
+    match found.node {
+        Node::Folder(_) => Err(wrong("folder")),
+        Node::Submodule => Err(wrong("submodule")),
+        Node::File(id) => {
+            let leaf = Leaf { path: name.clone(), origin: shown(&found.path), id };
+            Ok(Plan { files: [(name.clone(), leaf)].into(), chart: None, resolved: Vec::new(), self_contained: Some(id) })
+        }
+    }
+}
+
+fn find_chart(snapshot: &Snapshot<'_>, from: &[String], path: &str) -> Result<Found, SnapshotError> {
+    let found = snapshot.find(from, path, "folder")?;
+    let is = match found.node {
+        Node::Folder(_) => return Ok(found),
+        Node::File(_) => "file",
+        Node::Submodule => "submodule",
+    };
+    Err(SnapshotError::WrongKind { path: path.to_owned(), is, expected: "chart folder" })
+}
+
+struct Planner<'s, 'r> {
+    snapshot: &'s Snapshot<'r>,
+    limits: Limits,
+    skip: bool,
+    /// Where the charts that we are within really are.
+    stack: Vec<Vec<String>>,
+}
+
+impl Planner<'_, '_> {
+    fn chart(&mut self, folder: &Found) -> Result<Plan, SnapshotError> {
+        let own = shown(&folder.path);
+        let leaves = self.snapshot.walk(folder, self.limits)?;
+        let below = if folder.path.is_empty() { String::new() } else { format!("{own}/") };
+        let mut inside = leaves.iter().all(|leaf| leaf.origin.starts_with(&below));
+        let mut files: BTreeMap<String, Leaf> = leaves.into_iter().map(|leaf| (leaf.path.clone(), leaf)).collect();
+        let chart = self.read(&files, &own)?;
+        let mut resolved = Vec::new();
+        if !self.skip {
+            self.stack.push(folder.path.clone());
+            for dependency in self.dependencies(&files, &chart, &own)? {
+                if let Some(sibling) = self.dependency(&dependency, &chart, folder, &files)? {
+                    inside = false;
+                    put(&mut files, &dependency.name, sibling.files);
+                    let version = sibling.chart.map(|chart| chart.version).unwrap_or_default();
+                    resolved.push(ResolvedDependency {
+                        name: dependency.name,
+                        version,
+                        repository: dependency.repository,
+                        digest: None,
+                    });
+                }
+                if files.len() > self.limits.entries {
+                    return Err(SnapshotError::too_large(&own, self.limits));
+                }
+            }
+            self.stack.pop();
+        }
+        let self_contained = match folder.node {
+            Node::Folder(id) if inside => Some(id),
+            _ => None,
+        };
+        Ok(Plan { files, chart: Some(chart.name), resolved, self_contained })
+    }
+
+    fn read(&self, files: &BTreeMap<String, Leaf>, own: &str) -> Result<ChartFile, SnapshotError> {
+        let Some(leaf) = files.get("Chart.yaml") else {
+            let near = files.keys().find(|path| path.eq_ignore_ascii_case("chart.yaml") || path.eq_ignore_ascii_case("chart.yml"));
+            let hint = near.map_or(String::new(), |near| format!("; there is a {near:?}, but Helm wants exactly this spelling"));
+            return Err(SnapshotError::NoChart { path: own.to_owned(), hint });
+        };
+        chart::read(&self.small(leaf)?, &leaf.origin)
+    }
+
+    /// The dependencies of both kinds of charts.
+    fn dependencies(&self, files: &BTreeMap<String, Leaf>, chart: &ChartFile, own: &str) -> Result<Vec<Dependency>, SnapshotError> {
+        let mut all = chart.dependencies.clone();
+        if chart.api_version != "v2"
+            && let Some(leaf) = files.get("requirements.yaml")
+        {
+            all.extend(chart::read_requirements(&self.small(leaf)?, &leaf.origin)?);
+        }
+        for dependency in &all {
+            if !chart::is_name(&dependency.name) {
+                let path = format!("{own}/Chart.yaml");
+                let why = format!("its dependency {:?} has no name that a chart can have", dependency.name);
+                return Err(SnapshotError::BadChart { path, why });
+            }
+        }
+        // The same chart may be there several times under different aliases.
+        let mut seen = Vec::new();
+        all.retain(|dependency| {
+            let new = !seen.contains(dependency);
+            if new {
+                seen.push(dependency.clone());
+            }
+            new
+        });
+        Ok(all)
+    }
+
+    /// The sibling to copy in; none if the tree has what is needed.
+    fn dependency(
+        &mut self,
+        dependency: &Dependency,
+        chart: &ChartFile,
+        folder: &Found,
+        files: &BTreeMap<String, Leaf>,
+    ) -> Result<Option<Plan>, SnapshotError> {
+        let fail = |why: String| SnapshotError::Dependency { name: dependency.name.clone(), chart: chart.name.name.clone(), why };
+        let Some(path) = dependency.repository.strip_prefix("file://") else {
+            if is_vendored(files, &dependency.name) {
+                return Ok(None);
+            }
+            return Err(fail(if dependency.repository.is_empty() {
+                "it names no repository and isn't in charts/; commit it there".to_owned()
+            } else {
+                format!(
+                    "it comes from {:?} and isn't in charts/; this version downloads no dependencies: commit what `helm dependency update` puts into charts/, or set skipDepUpdate",
+                    tandem_shared::source::redact_url(&dependency.repository)
+                )
+            }));
+        };
+        if path.starts_with('/') || path.is_empty() {
+            return Err(fail(format!("{:?} is no path from the chart's folder; write file://../<folder>", dependency.repository)));
+        }
+        if self.stack.len() > DEPTH {
+            return Err(fail(format!("charts lie more than {DEPTH} deep in each other")));
+        }
+        let sibling = find_chart(self.snapshot, &folder.path, path).map_err(|error| fail(error.to_string()))?;
+        if self.stack.contains(&sibling.path) {
+            return Err(fail("it depends on the chart that depends on it".to_owned()));
+        }
+        let plan = self.chart(&sibling)?;
+        let found = plan.chart.clone().unwrap_or_else(|| chart.name.clone());
+        if found.name != dependency.name {
+            return Err(fail(format!("the chart in {:?} is called {:?}", shown(&sibling.path), found.name)));
+        }
+        match range::matches(&dependency.version, &found.version) {
+            Ok(true) => Ok(Some(plan)),
+            Ok(false) => Err(fail(format!(
+                "the chart in {:?} has version {}, and {:?} is asked for",
+                shown(&sibling.path), found.version, dependency.version
+            ))),
+            Err(why) => Err(fail(why)),
+        }
+    }
+
+    /// A file that describes a chart, which is never large.
+    fn small(&self, leaf: &Leaf) -> Result<Vec<u8>, SnapshotError> {
+        if self.snapshot.size(leaf.id)? > 1024 * 1024 {
+            let why = "it has more than 1 MiB".to_owned();
+            return Err(SnapshotError::BadChart { path: leaf.origin.clone(), why });
+        }
+        Ok(self.snapshot.blob(leaf.id)?.content().to_vec())
+    }
+}
+
+/// Whether `charts/` has a chart of that name, unpacked or packed.
+fn is_vendored(files: &BTreeMap<String, Leaf>, name: &str) -> bool {
+    files.contains_key(&format!("charts/{name}/Chart.yaml")) || files.keys().any(|path| is_archive_of(path, name))
+}
+
+/// Whether `path` is `charts/<name>-<version>.tgz`.
+fn is_archive_of(path: &str, name: &str) -> bool {
+    path.strip_prefix("charts/")
+        .and_then(|file| file.strip_prefix(name))
+        .and_then(|rest| rest.strip_prefix('-'))
+        .and_then(|rest| rest.strip_suffix(".tgz"))
+        .is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit() || c == 'v') && !version.contains('/'))
+}
+
+/// Puts a sibling's files in place of what the tree has of that chart.
+fn put(files: &mut BTreeMap<String, Leaf>, name: &str, sibling: BTreeMap<String, Leaf>) {
+    let prefix = format!("charts/{name}/");
+    files.retain(|path, _| !path.starts_with(&prefix) && !is_archive_of(path, name));
+    for (path, leaf) in sibling {
+        let path = format!("{prefix}{path}");
+        files.insert(path.clone(), Leaf { path, ..leaf });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archives_are_told_by_name_and_version() {
+        for (path, is) in [
+            ("charts/lib-1.0.0.tgz", true), ("charts/lib-v1.0.0.tgz", true), ("charts/lib-extra-1.0.0.tgz", false),
+            ("charts/lib.tgz", false), ("charts/lib/a-1.0.0.tgz", false), ("lib-1.0.0.tgz", false),
+        ] {
+            assert_eq!(is_archive_of(path, "lib"), is, "{path}");
+        }
+    }
+}

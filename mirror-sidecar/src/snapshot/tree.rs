@@ -1,0 +1,252 @@
+//! Walking a commit's tree as a checkout would look, without one.
+//!
+//! Links are followed as long as they stay in the repository; what they lead
+//! to takes their place. Submodules are no part of a chart and passed over.
+
+use std::collections::VecDeque;
+
+use git2::{Blob, ObjectType, Oid, Repository, Tree, TreeEntry};
+use tandem_shared::artifact::{Limits, PackError};
+
+use super::SnapshotError;
+use super::path::shown;
+
+/// Links that one path may lead through.
+const HOPS: usize = 40;
+/// Bytes of a link's target, at most.
+const TARGET: usize = 4096;
+const LINK: i32 = 0o120_000;
+
+/// The tree of one commit.
+pub struct Snapshot<'r> {
+    repository: &'r Repository,
+    root: Oid,
+}
+
+/// What stands at a path, once all links are followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it really is.
+    pub path: Vec<String>,
+    /// What it is.
+    pub node: Node,
+}
+
+/// What a path may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A file, and its object.
+    File(Oid),
+    /// A folder, and its object.
+    Folder(Oid),
+    /// A submodule.
+    Submodule,
+}
+
+/// Why a path leads nowhere.
+enum Stray {
+    Outside,
+    Nothing,
+    Circle,
+    Broken(SnapshotError),
+}
+
+impl From<git2::Error> for Stray {
+    fn from(error: git2::Error) -> Self {
+        Self::Broken(error.into())
+    }
+}
+
+/// A file that a walk found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Its path below the folder that was walked.
+    pub path: String,
+    /// Where it really is in the repository, for messages.
+    pub origin: String,
+    /// Its object.
+    pub id: Oid,
+}
+
+impl<'r> Snapshot<'r> {
+    /// The tree of `commit`.
+    ///
+    /// # Errors
+    /// If the mirror doesn't have it.
+    pub fn of(repository: &'r Repository, commit: Oid) -> Result<Self, SnapshotError> {
+        let root = repository.find_commit(commit)?.tree_id();
+        Ok(Self { repository, root })
+    }
+
+    /// What stands at `path`, seen from the folder `from`.
+    ///
+    /// # Errors
+    /// If nothing is there, or a link on the way leads astray.
+    pub fn find(&self, from: &[String], path: &str, what: &'static str) -> Result<Found, SnapshotError> {
+        let asked = || {
+            let mut parts = from.to_vec();
+            parts.push(path.to_owned());
+            if from.is_empty() { path.to_owned() } else { shown(&parts) }
+        };
+        self.resolve(from, path).map_err(|stray| match stray {
+            Stray::Outside => SnapshotError::Escape { link: asked(), target: path.to_owned() },
+            Stray::Nothing => SnapshotError::NotFound { what, path: asked() },
+            Stray::Circle => SnapshotError::Loop(asked()),
+            Stray::Broken(error) => error,
+        })
+    }
+
+    /// All files below the folder `found`.
+    ///
+    /// # Errors
+    /// If a link leads astray, or there are more entries than `limits` allow.
+    pub fn walk(&self, found: &Found, limits: Limits) -> Result<Vec<Leaf>, SnapshotError> {
+        let mut walk = Walk { snapshot: self, leaves: Vec::new(), active: Vec::new(), seen: 0, limits };
+        if let Node::Folder(id) = found.node {
+            walk.folder(id, &found.path, "")?;
+        }
+        Ok(walk.leaves)
+    }
+
+    /// A file's content.
+    ///
+    /// # Errors
+    /// If the mirror doesn't have it.
+    pub fn blob(&self, id: Oid) -> Result<Blob<'r>, SnapshotError> {
+        Ok(self.repository.find_blob(id)?)
+    }
+
+    /// A file's size in bytes, without reading it.
+    ///
+    /// # Errors
+    /// If the mirror doesn't have it.
+    pub fn size(&self, id: Oid) -> Result<usize, SnapshotError> {
+        Ok(self.repository.odb()?.read_header(id)?.0)
+    }
+
+    fn tree(&self, id: Oid) -> Result<Tree<'r>, git2::Error> {
+        self.repository.find_tree(id)
+    }
+
+    fn resolve(&self, from: &[String], path: &str) -> Result<Found, Stray> {
+        let mut pending: VecDeque<String> = from.iter().cloned().collect();
+        pending.extend(path.split('/').map(str::to_owned));
+        // The folders that we are in, from the root's child on.
+        let mut folders: Vec<(String, Oid)> = Vec::new();
+        let mut hops = 0;
+        while let Some(part) = pending.pop_front() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    if folders.pop().is_none() {
+                        return Err(Stray::Outside);
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            let tree = self.tree(folders.last().map_or(self.root, |(_, id)| *id))?;
+            let Some(entry) = tree.get_name(&part) else { return Err(Stray::Nothing) };
+            match (entry.kind(), entry.filemode()) {
+                (Some(ObjectType::Tree), _) => folders.push((part, entry.id())),
+                (Some(ObjectType::Blob), LINK) => {
+                    hops += 1;
+                    if hops > HOPS {
+                        return Err(Stray::Circle);
+                    }
+                    let target = self.target(&entry)?;
+                    if target.starts_with('/') {
+                        return Err(Stray::Outside);
+                    }
+                    for part in target.split('/').rev() {
+                        pending.push_front(part.to_owned());
+                    }
+                }
+                (Some(ObjectType::Commit), _) if pending.iter().all(|rest| rest.is_empty() || rest == ".") => {
+                    return Ok(Found { path: names(folders, Some(part)), node: Node::Submodule });
+                }
+                (Some(ObjectType::Blob), _) if pending.iter().all(|rest| rest.is_empty() || rest == ".") => {
+                    return Ok(Found { path: names(folders, Some(part)), node: Node::File(entry.id()) });
+                }
+                _ => return Err(Stray::Nothing),
+            }
+        }
+        let id = folders.last().map_or(self.root, |(_, id)| *id);
+        Ok(Found { path: names(folders, None), node: Node::Folder(id) })
+    }
+
+    /// Where a link leads, as it is written.
+    fn target(&self, entry: &TreeEntry<'_>) -> Result<String, git2::Error> {
+        let blob = self.repository.find_blob(entry.id())?;
+        let bytes = blob.content();
+        Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(TARGET)]).into_owned())
+    }
+}
+
+fn names(folders: Vec<(String, Oid)>, last: Option<String>) -> Vec<String> {
+    folders.into_iter().map(|(name, _)| name).chain(last).collect()
+}
+
+struct Walk<'s, 'r> {
+    snapshot: &'s Snapshot<'r>,
+    leaves: Vec<Leaf>,
+    /// Where the folders that are being walked really are.
+    active: Vec<Vec<String>>,
+    seen: usize,
+    limits: Limits,
+}
+
+impl Walk<'_, '_> {
+    fn folder(&mut self, id: Oid, real: &[String], prefix: &str) -> Result<(), SnapshotError> {
+        self.active.push(real.to_vec());
+        let tree = self.snapshot.tree(id)?;
+        for entry in &tree {
+            self.seen += 1;
+            if self.seen > self.limits.entries {
+                return Err(SnapshotError::too_large(&shown(real), self.limits));
+            }
+            let name = match entry.name() {
+                Ok(name) => name.to_owned(),
+                Err(_) => {
+                    let bytes = String::from_utf8_lossy(entry.name_bytes()).into_owned();
+                    return Err(SnapshotError::Unpackable(PackError::Path(bytes)));
+                }
+            };
+            let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+            let mut here = real.to_vec();
+            here.push(name.clone());
+            match (entry.kind(), entry.filemode()) {
+                (Some(ObjectType::Blob), LINK) => self.link(&entry, real, &name, &path)?,
+                (Some(ObjectType::Blob), _) => self.leaves.push(Leaf { path, origin: shown(&here), id: entry.id() }),
+                (Some(ObjectType::Tree), _) => self.folder(entry.id(), &here, &path)?,
+                // Submodules.
+                _ => {}
+            }
+        }
+        self.active.pop();
+        Ok(())
+    }
+
+    fn link(&mut self, entry: &TreeEntry<'_>, folder: &[String], name: &str, path: &str) -> Result<(), SnapshotError> {
+        let mut link = folder.to_vec();
+        link.push(name.to_owned());
+        let link = shown(&link);
+        let target = || self.snapshot.target(entry).map(|target| target.chars().filter(|c| !c.is_control()).take(200).collect());
+        let found = match self.snapshot.resolve(folder, name) {
+            Ok(found) => found,
+            Err(Stray::Outside) => return Err(SnapshotError::Escape { link, target: target()? }),
+            Err(Stray::Nothing) => return Err(SnapshotError::Dangling { link, target: target()? }),
+            Err(Stray::Circle) => return Err(SnapshotError::Loop(link)),
+            Err(Stray::Broken(error)) => return Err(error),
+        };
+        match found.node {
+            Node::File(id) => self.leaves.push(Leaf { path: path.to_owned(), origin: shown(&found.path), id }),
+            Node::Folder(_) if self.active.iter().any(|active| active.starts_with(&found.path)) => {
+                return Err(SnapshotError::Loop(link));
+            }
+            Node::Folder(id) => self.folder(id, &found.path, path)?,
+            Node::Submodule => {}
+        }
+        Ok(())
+    }
+}
