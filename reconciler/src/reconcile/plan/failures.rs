@@ -39,6 +39,16 @@ impl Failures {
             .map_or(0, |failure| failure.attempts)
     }
 
+    /// The longest row of failures of any kind; 0 if nothing failed.
+    #[must_use]
+    pub fn most(&self) -> u32 {
+        self.0
+            .iter()
+            .map(|failure| failure.attempts)
+            .max()
+            .unwrap_or(0)
+    }
+
     /// Adds a failure, in the place of an earlier one of its kind.
     pub fn failed(&mut self, failure: Failure) {
         self.0

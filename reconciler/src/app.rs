@@ -1,0 +1,256 @@
+//! Puts the parts together, starts them, and ends them in order.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tandem_shared::credentials::Store;
+use tandem_shared::layout::Wanted;
+use tandem_shared::lock::{self, Guard, LockError};
+use tandem_shared::publish::{self, Audience};
+use tandem_shared::version::{Contract, Document};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::config::Config;
+use crate::controller::{Controller, Inputs, Settings};
+use crate::credentials::Credentials;
+use crate::events::Events;
+use crate::helm::{Cluster, Helm};
+use crate::http::{self, Readiness};
+use crate::metrics::Metrics;
+use crate::reconcile::Context;
+use crate::reconcile::artifacts::Artifacts;
+use crate::reconcile::objects::Objects;
+use crate::reconcile::release::Engine;
+use crate::reconcile::report::Reporter;
+use crate::{storage, triggers, watches};
+
+/// How long a predecessor that is about to end is waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
+/// How long a rollback, uninstall or test may go on once the process is to end. The pod's
+/// grace period has to be longer.
+const END_WAIT: Duration = Duration::from_secs(20);
+/// Passes that may hold values in memory at the same time, besides those that run helm.
+const GATHER_SLOTS: usize = 16;
+/// Events and wishes that wait to be heard.
+const BACKLOG: usize = 256;
+
+/// Reconciles until `shutdown`.
+///
+/// # Errors
+/// If it can't be started, in words: another reconciler on the volume, no helm, no way to
+/// the cluster, an address that is taken.
+pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let listener = http::listen(config.listen).await?;
+    let role = {
+        let wanted = config.volume.wanted.clone();
+        spawn_blocking(move || take_mount(&wanted)).await??
+    };
+    make_private(&config.work)?;
+    let credentials = match &config.credentials {
+        Some(root) => Some(Store::open(root).context("can't use the credentials volume")?),
+        None => None,
+    };
+    let cluster = cluster(config.kubeconfig.clone());
+    let client = client(&cluster).await?;
+    let helm = {
+        let (program, work) = (config.helm.clone(), config.work.clone());
+        spawn_blocking(move || Helm::detect(&program, cluster, &work)).await??
+    };
+    info!(
+        listen = %listener.local_addr()?,
+        version = env!("CARGO_PKG_VERSION"),
+        helm = %helm.version(),
+        volume = %config.volume.wanted.root().parent().unwrap_or(Path::new("")).display(),
+        "serving"
+    );
+
+    let metrics = Arc::new(Metrics::default());
+    let (ready, is_ready) = watch::channel(Readiness::default());
+    let (syncs, heard_syncs) = mpsc::channel(BACKLOG);
+    let (stop, ending, end) = (
+        CancellationToken::new(),
+        CancellationToken::new(),
+        CancellationToken::new(),
+    );
+    let process = format!("{}-{:08x}", hostname(), rand::random::<u32>());
+    let events = Events::new(client.clone(), &process);
+    let context = Arc::new(Context {
+        engine: Engine::new(Arc::new(helm), storage::Store::new(client.clone())),
+        objects: Objects::new(client.clone()),
+        artifacts: Artifacts::new(config.volume.served.clone(), config.work.clone()),
+        reporter: Reporter::new(
+            client.clone(),
+            events,
+            config.volume.wanted.clone(),
+            metrics.clone(),
+        ),
+        wanted: config.volume.wanted.clone(),
+        metrics: metrics.clone(),
+        helm_slots: Arc::new(Semaphore::new(config.workers)),
+        gather_slots: Semaphore::new(GATHER_SLOTS),
+        process,
+        stopping: stop.clone(),
+        ending: ending.clone(),
+        client: client.clone(),
+    });
+
+    let mut tasks = JoinSet::new();
+    let (helm_releases, heard_releases) = mpsc::channel(BACKLOG);
+    let (records, heard_records) = mpsc::channel(BACKLOG);
+    let (looks, heard_looks) = mpsc::channel(BACKLOG);
+    tasks.spawn(watches::helm_releases(
+        client.clone(),
+        config.namespace.clone(),
+        helm_releases,
+    ));
+    tasks.spawn(watches::release_records(
+        client.clone(),
+        config.namespace.clone(),
+        records,
+    ));
+    tasks.spawn(triggers::watch_manifests(
+        config.volume.served.manifests(),
+        looks,
+    ));
+    let shared = http::Shared {
+        metrics,
+        ready: is_ready,
+        syncs,
+    };
+    let mut server = tokio::spawn(http::serve(listener, shared, end.clone()));
+
+    let settings = Settings {
+        volume: config.volume.clone(),
+        sources: config.sources.clone(),
+        resync: config.resync,
+        namespace: config.namespace.clone(),
+    };
+    let inputs = Inputs {
+        helm_releases: heard_releases,
+        records: heard_records,
+        looks: heard_looks,
+        syncs: heard_syncs,
+    };
+    let controller = Controller::new(context, settings, Credentials::new(credentials), ready)?;
+    let mut controller = tokio::spawn(controller.run(inputs, stop.clone()));
+
+    tokio::select! {
+        () = shutdown => info!("ending: helm installs and upgrades are interrupted, anything else may take {} s", END_WAIT.as_secs()),
+        ended = &mut controller => bail!("the controller ended by itself: {ended:?}"),
+        ended = &mut server => bail!("nothing serves HTTP any more: {ended:?}"),
+    }
+    stop.cancel();
+    let done = tokio::select! {
+        done = &mut controller => done,
+        () = tokio::time::sleep(END_WAIT) => {
+            warn!("helm still runs; it is interrupted now");
+            ending.cancel();
+            controller.await
+        }
+    };
+    end.cancel();
+    tasks.abort_all();
+    if let Err(error) = spawn_blocking(move || publish::remove_folder(&config.work)).await? {
+        warn!("{error}");
+    }
+    // Only now may a successor begin.
+    drop(role);
+    done.context("the controller ended unexpectedly")
+}
+
+/// Makes our mount ours: its folders, the lock of the one live reconciler, and what a killed
+/// predecessor left half written.
+fn take_mount(wanted: &Wanted) -> anyhow::Result<Guard> {
+    for folder in wanted.folders() {
+        publish::folder(&folder, Audience::Group)?;
+    }
+    let role = match lock::acquire_within(&wanted.role_lock(), LOCK_WAIT) {
+        Err(error @ LockError::Held { .. }) => {
+            bail!(
+                "{error}: another reconciler lives on this volume; each needs a volume of its own"
+            )
+        }
+        other => other?,
+    };
+    for folder in wanted.folders() {
+        publish::sweep(&folder)?;
+    }
+    let contract = Contract {
+        schema: Contract::current_schema(),
+        writer: "reconciler".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: Timestamp::now(),
+    };
+    publish::json(&wanted.contract(), &contract)?;
+    Ok(role)
+}
+
+/// Makes an empty folder that nobody else can look into. The role's lock is held: what is
+/// in it is of a dead predecessor.
+fn make_private(folder: &Path) -> anyhow::Result<()> {
+    publish::remove_folder(folder)?;
+    let made = std::fs::DirBuilder::new()
+        .recursive(false)
+        .mode(0o700)
+        .create(folder);
+    made.with_context(|| {
+        format!(
+            "can't make the private folder {}; name another with --work-dir",
+            folder.display()
+        )
+    })
+}
+
+/// The kubeconfig that was named, else the usual ones, else what a pod has.
+fn cluster(named: Option<PathBuf>) -> Cluster {
+    let of_environment = || {
+        std::env::var_os("KUBECONFIG")
+            .map(PathBuf::from)
+            .filter(|path| !path.as_os_str().is_empty())
+    };
+    let of_home = || {
+        std::env::home_dir()
+            .map(|home| home.join(".kube/config"))
+            .filter(|path| path.is_file())
+    };
+    match named.or_else(of_environment).or_else(of_home) {
+        Some(path) => Cluster::Kubeconfig {
+            path,
+            context: None,
+        },
+        None => Cluster::InCluster,
+    }
+}
+
+async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
+    let config = match cluster {
+        Cluster::Kubeconfig { path, .. } => {
+            let read = Kubeconfig::read_from(path).with_context(|| format!("can't read the kubeconfig {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("can't use the kubeconfig {}", path.display()))?
+        }
+        Cluster::InCluster => kube::Config::incluster()
+            .context("there is no kubeconfig and this is no pod with a service account token; name a kubeconfig with --kubeconfig")?,
+    };
+    Client::try_from(config).context("can't make a client for the cluster")
+}
+
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() {
+        "reconciler".to_owned()
+    } else {
+        name.to_owned()
+    }
+}

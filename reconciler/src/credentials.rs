@@ -1,0 +1,262 @@
+//! Credentials of chart sources: from Secrets (and from URLs that carry a password) to the
+//! credentials volume. A source that names a credential is never asked without it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use tandem_shared::credentials::{CredentialError, Store, Values};
+use tandem_shared::source::CredentialRef;
+use thiserror::Error;
+
+/// Patience with one read of a Secret.
+const READ: Duration = Duration::from_secs(30);
+
+/// Why a source's credential isn't to be had.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Problem {
+    /// There is no place for it.
+    #[error(
+        "the chart source needs a credential, and the reconciler has no credentials volume; start it with --credentials"
+    )]
+    NoVolume,
+    /// There is no such Secret.
+    #[error("the Secret {}/{} that chart.secretRef names does not exist; create it, the source is not asked without it", .0.namespace, .0.name)]
+    Missing(CredentialRef),
+    /// There is nothing in it.
+    #[error("the Secret {}/{} that chart.secretRef names is empty; a git source over https needs username and password in it", .0.namespace, .0.name)]
+    Empty(CredentialRef),
+    /// The API didn't give it.
+    #[error("can't read the Secret {}/{} that chart.secretRef names: {why}", secret.namespace, secret.name)]
+    Unreadable {
+        /// Which.
+        secret: CredentialRef,
+        /// What the API said.
+        why: String,
+    },
+    /// The volume refuses.
+    #[error("can't put the credential of the chart source on the credentials volume: {0}")]
+    Volume(String),
+}
+
+impl Problem {
+    /// Whether the credential may well be what it was: nothing that works is given up.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unreadable { .. } | Self::Volume(_))
+    }
+}
+
+/// What is known of one credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It is being read.
+    Pending,
+    /// It is on the volume, under this id.
+    Ready(String),
+    /// It isn't to be had.
+    Problem {
+        /// Why.
+        problem: Problem,
+        /// The id under which it was on the volume before.
+        before: Option<String>,
+    },
+}
+
+/// All credentials that HelmReleases name, and where they stand.
+#[derive(Default)]
+pub struct Credentials {
+    store: Option<Store>,
+    known: BTreeMap<CredentialRef, Known>,
+}
+
+impl Credentials {
+    /// Credentials go into `store`; without one they are all refused.
+    #[must_use]
+    pub fn new(store: Option<Store>) -> Self {
+        Self {
+            store,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// What is known of `secret`, and whether it has to be read first.
+    pub fn ask(&mut self, secret: &CredentialRef) -> (Known, bool) {
+        if self.store.is_none() {
+            return (
+                Known::Problem {
+                    problem: Problem::NoVolume,
+                    before: None,
+                },
+                false,
+            );
+        }
+        match self.known.get(secret) {
+            Some(known) => (known.clone(), false),
+            None => {
+                self.known.insert(secret.clone(), Known::Pending);
+                (Known::Pending, true)
+            }
+        }
+    }
+
+    /// What is known of `secret`, without asking for it.
+    #[must_use]
+    pub fn known(&self, secret: &CredentialRef) -> Known {
+        match self.known.get(secret) {
+            Some(known) => known.clone(),
+            None if self.store.is_none() => Known::Problem {
+                problem: Problem::NoVolume,
+                before: None,
+            },
+            None => Known::Pending,
+        }
+    }
+
+    /// The id of `secret` for a request, if there is one that may be used.
+    #[must_use]
+    pub fn id(&self, secret: &CredentialRef) -> Option<&str> {
+        match self.known.get(secret)? {
+            Known::Ready(id) => Some(id),
+            Known::Problem { problem, before } if problem.is_passing() => before.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Takes in what was read, and says whether that changed anything.
+    pub fn learn(&mut self, secret: &CredentialRef, read: Result<Values, Problem>) -> bool {
+        let before = match self.known.get(secret) {
+            Some(Known::Ready(id)) => Some(id.clone()),
+            Some(Known::Problem { before, .. }) => before.clone(),
+            _ => None,
+        };
+        let put = |values: Values| match &self.store {
+            Some(store) => store
+                .put(secret, &values)
+                .map_err(|error| Problem::Volume(error.to_string())),
+            None => Err(Problem::NoVolume),
+        };
+        let now = match read.and_then(put) {
+            Ok(id) => Known::Ready(id),
+            Err(problem) => Known::Problem { problem, before },
+        };
+        self.known.insert(secret.clone(), now.clone()) != Some(now)
+    }
+
+    /// All that are known, to be read again.
+    #[must_use]
+    pub fn all(&self) -> Vec<CredentialRef> {
+        self.known.keys().cloned().collect()
+    }
+
+    /// Forgets credentials that nobody names any more, and removes from the volume those
+    /// that `used` doesn't hold.
+    ///
+    /// # Errors
+    /// If the volume refuses.
+    pub fn retain(
+        &mut self,
+        named: &BTreeSet<CredentialRef>,
+        used: &BTreeSet<String>,
+    ) -> Result<(), CredentialError> {
+        self.known.retain(|secret, _| named.contains(secret));
+        match &self.store {
+            Some(store) => store.retain(|id| used.contains(id)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads a Secret.
+///
+/// # Errors
+/// Says which one, and why not. Its content is in no message.
+pub async fn read(client: Client, secret: &CredentialRef) -> Result<Values, Problem> {
+    let api: Api<Secret> = Api::namespaced(client, &secret.namespace);
+    let unreadable = |why: String| Problem::Unreadable {
+        secret: secret.clone(),
+        why,
+    };
+    let found = tokio::time::timeout(READ, api.get_opt(&secret.name))
+        .await
+        .map_err(|_| unreadable("no answer in time".into()))?
+        .map_err(|error| unreadable(error.to_string()))?
+        .ok_or_else(|| Problem::Missing(secret.clone()))?;
+    let values: Values = found
+        .data
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(key, value)| (key, value.0))
+        .collect();
+    if values.is_empty() {
+        Err(Problem::Empty(secret.clone()))
+    } else {
+        Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use super::*;
+
+    fn secret() -> CredentialRef {
+        CredentialRef {
+            namespace: "a".into(),
+            name: "token".into(),
+        }
+    }
+
+    fn values(password: &str) -> Values {
+        Values::from([("password".to_owned(), password.as_bytes().to_vec())])
+    }
+
+    #[test]
+    fn a_credential_is_read_once_and_a_rotation_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut credentials = Credentials::new(Some(Store::open(folder.path()).unwrap()));
+        assert_eq!(credentials.ask(&secret()), (Known::Pending, true));
+        assert_eq!(credentials.ask(&secret()), (Known::Pending, false));
+        assert!(credentials.learn(&secret(), Ok(values("x"))));
+        assert!(!credentials.learn(&secret(), Ok(values("x"))));
+        let first = credentials.id(&secret()).unwrap().to_owned();
+        assert!(credentials.learn(&secret(), Ok(values("y"))));
+        assert_ne!(credentials.id(&secret()).unwrap(), first);
+    }
+
+    #[test]
+    fn a_silent_api_takes_nothing_away_and_a_removed_secret_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut credentials = Credentials::new(Some(Store::open(folder.path()).unwrap()));
+        credentials.learn(&secret(), Ok(values("x")));
+        let id = credentials.id(&secret()).unwrap().to_owned();
+        let silent = Problem::Unreadable {
+            secret: secret(),
+            why: "no answer in time".into(),
+        };
+        credentials.learn(&secret(), Err(silent));
+        assert_eq!(credentials.id(&secret()), Some(id.as_str()));
+        credentials.learn(&secret(), Err(Problem::Missing(secret())));
+        assert_eq!(credentials.id(&secret()), None);
+        credentials
+            .retain(&BTreeSet::new(), &BTreeSet::new())
+            .unwrap();
+        assert!(tandem_shared::credentials::load(folder.path(), &id).is_err());
+    }
+
+    #[test]
+    fn without_a_volume_everything_is_refused() {
+        let mut credentials = Credentials::new(None);
+        let (known, read) = credentials.ask(&secret());
+        assert_eq!(
+            known,
+            Known::Problem {
+                problem: Problem::NoVolume,
+                before: None
+            }
+        );
+        assert!(!read);
+    }
+}

@@ -1,0 +1,154 @@
+//! Opens artifacts into private folders, for as long as they are used.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tandem_shared::artifact::{self, Digest, ExtractError, Limits};
+use tandem_shared::layout::Served;
+use tempfile::TempDir;
+use thiserror::Error;
+
+/// What a values file may amount to.
+const FILE_LIMITS: Limits = Limits {
+    bytes: 4 * 1024 * 1024,
+    entries: 8,
+};
+/// Values files that are kept in memory. They are read again at every look at their
+/// HelmReleases, and rarely change.
+const KEPT: usize = 64;
+
+/// Why an artifact can't be used.
+#[derive(Debug, Error)]
+pub enum ArtifactError {
+    /// It can't be opened.
+    #[error("{source}")]
+    Extract {
+        /// Which.
+        digest: Digest,
+        /// Why.
+        source: ExtractError,
+    },
+    /// There is no room for it, or it can't be read back.
+    #[error("can't open an artifact below {}: {source}", folder.display())]
+    Io {
+        /// The private folder.
+        folder: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The thread that opened it is gone.
+    #[error("the thread that opened an artifact ended: {0}")]
+    Thread(#[from] tokio::task::JoinError),
+}
+
+impl ArtifactError {
+    /// The artifact that isn't what its name says, if that is what is wrong.
+    #[must_use]
+    pub fn rejected(&self) -> Option<&Digest> {
+        match self {
+            Self::Extract { digest, source } if source.is_rejection() => Some(digest),
+            _ => None,
+        }
+    }
+}
+
+/// A chart that was opened; its folder goes when this is dropped.
+#[derive(Debug)]
+pub struct Opened(TempDir);
+
+impl Opened {
+    /// The folder that holds `Chart.yaml`.
+    #[must_use]
+    pub fn chart(&self) -> PathBuf {
+        chart_in(self.0.path())
+    }
+}
+
+fn chart_in(folder: &Path) -> PathBuf {
+    folder.join("chart")
+}
+
+/// Opens artifacts of one volume.
+#[derive(Clone)]
+pub struct Artifacts {
+    served: Served,
+    work: PathBuf,
+    files: Arc<Mutex<HashMap<Digest, Vec<u8>>>>,
+}
+
+impl Artifacts {
+    /// Opens what lies on `served` below the private folder `work`.
+    #[must_use]
+    pub fn new(served: Served, work: PathBuf) -> Self {
+        Self {
+            served,
+            work,
+            files: Arc::default(),
+        }
+    }
+
+    /// Opens a chart.
+    ///
+    /// # Errors
+    /// If it isn't there, or isn't what its name says.
+    pub async fn chart(&self, digest: &Digest) -> Result<Opened, ArtifactError> {
+        let this = self.clone();
+        let digest = digest.clone();
+        tokio::task::spawn_blocking(move || this.open(&digest, Limits::default()).map(Opened))
+            .await?
+    }
+
+    /// The content of a values file, the one named `name` in its artifact.
+    ///
+    /// # Errors
+    /// As [`Self::chart`], or if there is no such file in it.
+    pub async fn file(&self, digest: &Digest, name: &str) -> Result<Vec<u8>, ArtifactError> {
+        if let Some(known) = self.known().get(digest) {
+            return Ok(known.clone());
+        }
+        let this = self.clone();
+        let (wanted, name) = (digest.clone(), name.to_owned());
+        let content = tokio::task::spawn_blocking(move || {
+            let opened = this.open(&wanted, FILE_LIMITS)?;
+            let path = chart_in(opened.path()).join(name);
+            std::fs::read(&path).map_err(|source| ArtifactError::Io {
+                folder: path,
+                source,
+            })
+        })
+        .await??;
+        let mut known = self.known();
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.insert(digest.clone(), content.clone());
+        Ok(content)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, Vec<u8>>> {
+        // Whatever a panicking thread left in it is whole.
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self, digest: &Digest, limits: Limits) -> Result<TempDir, ArtifactError> {
+        let folder = tempfile::Builder::new()
+            .prefix("artifact-")
+            .tempdir_in(&self.work)
+            .map_err(|source| ArtifactError::Io {
+                folder: self.work.clone(),
+                source,
+            })?;
+        artifact::extract(
+            &self.served.artifact(digest),
+            digest,
+            &chart_in(folder.path()),
+            limits,
+        )
+        .map_err(|source| ArtifactError::Extract {
+            digest: digest.clone(),
+            source,
+        })?;
+        Ok(folder)
+    }
+}

@@ -1,0 +1,420 @@
+//! Collects what a release shall be made from: the chart's artifact and the composed values.
+//! Reads, and changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client};
+use tandem_shared::artifact::Digest;
+use tandem_shared::manifest::Good;
+use thiserror::Error;
+
+use super::artifacts::{ArtifactError, Artifacts};
+use super::plan::{Blocked, Desired, Present, RollbackPolicy, TestPolicy, Want};
+use super::snapshot::{Snapshot, SourceView, Wants};
+use crate::crd::{HelmRelease, KeySelector, Target, ValuesFromSource};
+use crate::credentials::Known;
+use crate::identity::{Identity, Inputs};
+use crate::status::{Obstacle, ObstacleKind};
+use crate::values::{Content, Layer, Values};
+use crate::view::{Trouble, WantView};
+
+/// Patience with one read of a ConfigMap or Secret.
+const READ: Duration = Duration::from_secs(30);
+
+/// What couldn't be collected, for reasons that pass.
+#[derive(Debug, Error)]
+pub enum GatherError {
+    /// The API didn't give an object.
+    #[error("can't read {what}: {why}")]
+    Api {
+        /// Which object.
+        what: String,
+        /// What the API said.
+        why: String,
+    },
+    /// A values file isn't what its name says, or can't be opened.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+}
+
+/// What a release shall be made from.
+#[derive(Clone, Debug)]
+pub struct Material {
+    /// The source on the volume and the key of the chart's want.
+    pub want: (tandem_shared::source::SourceName, String),
+    /// What there is of the chart.
+    pub chart: Arc<Good>,
+    /// Its commit or version.
+    pub revision: String,
+    /// The composed values.
+    pub values: Values,
+    /// The identity of the release, first, and others that are as good.
+    pub identities: Vec<Identity>,
+}
+
+impl Material {
+    /// The chart's artifact.
+    #[must_use]
+    pub fn artifact(&self) -> &Digest {
+        &self.chart.artifact
+    }
+}
+
+/// What was collected.
+#[derive(Debug)]
+pub struct Gathered {
+    /// What the plan works towards.
+    pub desired: Desired,
+    /// What to make the release from, if it is to be there and can be made.
+    pub material: Option<Material>,
+    /// What keeps it from being made, or from being the newest.
+    pub obstacle: Option<Obstacle>,
+    /// Time alone may remove the obstacle: nothing tells when it is gone.
+    pub retry: bool,
+}
+
+/// Collects what `release` shall be made from.
+///
+/// # Errors
+/// Only for what passes by itself; what somebody has to mend is an [`Obstacle`].
+pub async fn gather(
+    client: &Client,
+    artifacts: &Artifacts,
+    snapshot: &Snapshot,
+    release: &HelmRelease,
+    rollbacks: i64,
+) -> Result<Gathered, GatherError> {
+    let spec = &release.spec;
+    let gathered = |want, material, obstacle, retry| Gathered {
+        desired: Desired {
+            want,
+            generation: snapshot.entry.generation(),
+            timeout: spec.timeout(),
+            rollback: RollbackPolicy {
+                enable: spec.rollback().enable(),
+                may_retry: spec.rollback().may_retry(rollbacks),
+            },
+            test: TestPolicy {
+                enable: spec.test().enable(),
+                ignore_failures: spec.test().ignore_failures(),
+            },
+        },
+        material,
+        obstacle,
+        retry,
+    };
+    if snapshot.entry.is_deleting() {
+        let want = Want::Absent {
+            abandon: snapshot.entry.is_abandoning(),
+        };
+        return Ok(gathered(want, None, None, false));
+    }
+    let blocked = |obstacle: Obstacle, retry| {
+        let refuse = obstacle.kind == ObstacleKind::Invalid;
+        let want = Want::Blocked(Blocked {
+            reason: obstacle.reason,
+            message: obstacle.message.clone(),
+            refuse,
+        });
+        gathered(want, None, Some(obstacle), retry)
+    };
+    let (wants, chart, trouble) = match chart(&snapshot.source) {
+        Ok(found) => found,
+        Err(obstacle) => return Ok(blocked(obstacle, false)),
+    };
+    let layers = match layers(client, artifacts, release, wants).await? {
+        Ok(layers) => layers,
+        Err(Stuck { obstacle, retry }) => return Ok(blocked(obstacle, retry)),
+    };
+    let values = match Values::compose(&layers, spec.values.as_ref()) {
+        Ok(values) => values,
+        // Nothing tells when a ConfigMap or Secret comes to be.
+        Err(error) => return Ok(blocked(invalid("InvalidValues", error.to_string()), true)),
+    };
+    let target = release.target();
+    let identities = std::iter::once(&chart.artifact)
+        .chain(&chart.same_as)
+        .map(|artifact| identity(artifact, &values, release, &target))
+        .collect::<Vec<_>>();
+    let material = Material {
+        want: (wants.name.clone(), wants.key.clone()),
+        revision: chart
+            .commit
+            .clone()
+            .or_else(|| chart.version.clone())
+            .unwrap_or_default(),
+        chart: Arc::new(chart.clone()),
+        values,
+        identities: identities.clone(),
+    };
+    Ok(gathered(
+        Want::Present(Present { identities }),
+        Some(material),
+        trouble.map(obstacle),
+        false,
+    ))
+}
+
+fn identity(
+    artifact: &Digest,
+    values: &Values,
+    release: &HelmRelease,
+    target: &Target,
+) -> Identity {
+    Identity::of(&Inputs {
+        artifact: &artifact.to_string(),
+        values: values.text(),
+        reset_values: release.spec.reset_values(),
+        force_upgrade: release.spec.force_upgrade(),
+        disable_openapi_validation: release.spec.disable_openapi_validation(),
+        target,
+    })
+}
+
+/// The chart, and what is wrong with its newest form nevertheless.
+fn chart(source: &SourceView) -> Result<(&Wants, &Good, Option<&Trouble>), Obstacle> {
+    let wants = match source {
+        SourceView::Unclear(unclear) => {
+            let kind = match unclear {
+                crate::releases::Unclear::Wish(error) if error.is_chart_source() => {
+                    ObstacleKind::ChartFailed
+                }
+                _ => ObstacleKind::Invalid,
+            };
+            return Err(Obstacle {
+                kind,
+                reason: "InvalidSpec",
+                message: unclear.to_string(),
+            });
+        }
+        SourceView::Credential(Known::Problem { problem, .. }) => {
+            return Err(Obstacle {
+                kind: ObstacleKind::ChartFailed,
+                reason: "CredentialMissing",
+                message: problem.to_string(),
+            });
+        }
+        SourceView::Credential(_) => {
+            return Err(fetching("the credential of the chart source is being read"));
+        }
+        SourceView::Wants(wants) => wants,
+    };
+    match &wants.chart {
+        WantView::Pending(why) => Err(fetching(why)),
+        WantView::Problem(trouble) => Err(Obstacle {
+            kind: ObstacleKind::ChartFailed,
+            ..obstacle(trouble)
+        }),
+        WantView::Good { good, trouble } => Ok((wants, good, trouble.as_ref())),
+    }
+}
+
+fn obstacle(trouble: &Trouble) -> Obstacle {
+    let kind = if trouble.source {
+        ObstacleKind::SourceSilent
+    } else {
+        ObstacleKind::ChartFailed
+    };
+    Obstacle {
+        kind,
+        reason: trouble.reason,
+        message: trouble.message.clone(),
+    }
+}
+
+fn fetching(why: &str) -> Obstacle {
+    Obstacle {
+        kind: ObstacleKind::Fetching,
+        reason: "Fetching",
+        message: why.to_owned(),
+    }
+}
+
+fn invalid(reason: &'static str, message: String) -> Obstacle {
+    Obstacle {
+        kind: ObstacleKind::Invalid,
+        reason,
+        message,
+    }
+}
+
+/// Sources of values that can't be used.
+struct Stuck {
+    obstacle: Obstacle,
+    retry: bool,
+}
+
+async fn layers(
+    client: &Client,
+    artifacts: &Artifacts,
+    release: &HelmRelease,
+    wants: &Wants,
+) -> Result<Result<Vec<Layer>, Stuck>, GatherError> {
+    let namespace = release.own_namespace();
+    let mut layers = Vec::new();
+    for source in release.spec.values_sources() {
+        let optional = source.is_optional();
+        let (origin, secret, content) = match &source {
+            ValuesFromSource {
+                config_map_key_ref: Some(key),
+                ..
+            } => {
+                let (origin, content) = config_map(client, key, key.namespace(&namespace)).await?;
+                (origin, false, content)
+            }
+            ValuesFromSource {
+                secret_key_ref: Some(key),
+                ..
+            } => {
+                let (origin, content) =
+                    self::secret(client, key, key.namespace(&namespace)).await?;
+                (origin, true, content)
+            }
+            ValuesFromSource {
+                external_source_ref: Some(external),
+                ..
+            } => {
+                // Its query may be a token.
+                let url = tandem_shared::source::redact_url(&external.url);
+                if optional {
+                    continue;
+                }
+                let message = format!(
+                    "valuesFrom names {url:?} as an externalSourceRef, which this version does not support; keep the values in a ConfigMap, a Secret or the chart's repository"
+                );
+                return Ok(Err(Stuck {
+                    obstacle: invalid("Unsupported", message),
+                    retry: false,
+                }));
+            }
+            ValuesFromSource {
+                chart_file_ref: Some(file),
+                ..
+            } => {
+                let origin = format!("file {:?} of the chart", file.path);
+                match wants.files.get(&file.path).map(|(_, view)| view) {
+                    Some(WantView::Good { good, .. }) => {
+                        let name = file.path.rsplit('/').next().unwrap_or(&file.path);
+                        (
+                            origin,
+                            false,
+                            Content::Text(artifacts.file(&good.artifact, name).await?),
+                        )
+                    }
+                    Some(WantView::Problem(trouble)) if optional => {
+                        (origin, false, Content::Missing(trouble.message.clone()))
+                    }
+                    Some(WantView::Problem(trouble)) => {
+                        let obstacle = Obstacle {
+                            kind: ObstacleKind::ChartFailed,
+                            ..obstacle(trouble)
+                        };
+                        return Ok(Err(Stuck {
+                            obstacle,
+                            retry: false,
+                        }));
+                    }
+                    Some(WantView::Pending(why)) => {
+                        return Ok(Err(Stuck {
+                            obstacle: fetching(why),
+                            retry: false,
+                        }));
+                    }
+                    None => (
+                        origin,
+                        false,
+                        Content::Missing("it was not asked for".to_owned()),
+                    ),
+                }
+            }
+            _ => {
+                let message = "valuesFrom has an entry without a source; set configMapKeyRef, secretKeyRef or chartFileRef in it";
+                return Ok(Err(Stuck {
+                    obstacle: invalid("InvalidSpec", message.to_owned()),
+                    retry: false,
+                }));
+            }
+        };
+        layers.push(Layer {
+            origin,
+            optional,
+            secret,
+            content,
+        });
+    }
+    Ok(Ok(layers))
+}
+
+async fn config_map(
+    client: &Client,
+    key: &KeySelector,
+    namespace: &str,
+) -> Result<(String, Content), GatherError> {
+    let what = format!("ConfigMap {namespace}/{}", key.name);
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let found = patiently(&what, api.get_opt(&key.name)).await?;
+    let text = found.map(|found| {
+        let text = found
+            .data
+            .unwrap_or_default()
+            .remove(key.key())
+            .map(String::into_bytes);
+        text.or_else(|| {
+            found
+                .binary_data
+                .unwrap_or_default()
+                .remove(key.key())
+                .map(|bytes| bytes.0)
+        })
+    });
+    Ok(content(&what, "ConfigMap", key, text))
+}
+
+async fn secret(
+    client: &Client,
+    key: &KeySelector,
+    namespace: &str,
+) -> Result<(String, Content), GatherError> {
+    let what = format!("Secret {namespace}/{}", key.name);
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let found = patiently(&what, api.get_opt(&key.name)).await?;
+    let text = found.map(|found| {
+        found
+            .data
+            .unwrap_or_default()
+            .remove(key.key())
+            .map(|bytes| bytes.0)
+    });
+    Ok(content(&what, "Secret", key, text))
+}
+
+fn content(
+    what: &str,
+    kind: &str,
+    key: &KeySelector,
+    text: Option<Option<Vec<u8>>>,
+) -> (String, Content) {
+    let origin = format!("key {:?} of {what}", key.key());
+    let content = match text {
+        Some(Some(text)) => Content::Text(text),
+        Some(None) => Content::Missing("there is no such key".to_owned()),
+        None => Content::Missing(format!("there is no such {kind}")),
+    };
+    (origin, content)
+}
+
+async fn patiently<T>(
+    what: &str,
+    read: impl Future<Output = kube::Result<T>>,
+) -> Result<T, GatherError> {
+    let failed = |why: String| GatherError::Api {
+        what: what.to_owned(),
+        why,
+    };
+    match tokio::time::timeout(READ, read).await {
+        Ok(read) => read.map_err(|error| failed(error.to_string())),
+        Err(_) => Err(failed("no answer in time".to_owned())),
+    }
+}

@@ -1,0 +1,609 @@
+//! The driver of one pass.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, CustomResourceExt};
+use tandem_shared::decision;
+use tandem_shared::lock::{self, Guard, LockError};
+use tandem_shared::version::Document;
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, watch};
+use tracing::{debug, info, warn};
+
+use super::artifacts::Opened;
+use super::facts::{self, Wanted};
+use super::gather::{Gathered, gather};
+use super::plan::{Action, Decision, Facts, Failures, Observed, TestResult, needs, plan};
+use super::report::ReportError;
+use super::snapshot::{Snapshot, SourceView};
+use super::{Again, Context, Finished};
+use crate::crd::{ConditionType, HelmRelease, HelmReleaseStatus, Target};
+use crate::metrics::Stage;
+use crate::status::{self, Draft, ObstacleKind, Subject};
+use crate::storage::History;
+
+/// Actions of one pass, at most: a plan that goes round in circles gets a breather.
+const MAX_STEPS: usize = 12;
+/// Patience with one read of the API.
+const READ: Duration = Duration::from_secs(30);
+
+/// Brings one HelmRelease forward as far as that is possible now. `inputs` tells the newest
+/// of what concerns it, also while the pass is under way.
+pub async fn run(ctx: Arc<Context>, inputs: watch::Receiver<Arc<Snapshot>>) -> Finished {
+    let Ok(slot) = ctx.gather_slots.acquire().await else {
+        return Finished::default();
+    };
+    let mut pass = Pass::new(&ctx, inputs, slot);
+    // Boxed: what waits for its turn above is small, and most of them wait at a start.
+    Box::pin(pass.run()).await;
+    pass.finished
+}
+
+/// One pass under way.
+pub(super) struct Pass<'a> {
+    pub(super) ctx: &'a Context,
+    pub(super) inputs: watch::Receiver<Arc<Snapshot>>,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) target: Target,
+    pub(super) failures: Failures,
+    pub(super) draft: Draft,
+    /// What the pass did to the release with success, last.
+    pub(super) ran: Option<String>,
+    pub(super) began: Instant,
+    pub(super) finished: Finished,
+    /// The status before the pass.
+    before: Arc<HelmReleaseStatus>,
+    /// The status as the API has it.
+    saved: HelmReleaseStatus,
+    /// What is only asked for when something is to be done.
+    fresh: Option<Fresh>,
+    permit: Option<OwnedSemaphorePermit>,
+    slot: Option<SemaphorePermit<'a>>,
+    decided: Option<Decision>,
+    chart: Option<(String, tandem_shared::artifact::Digest)>,
+}
+
+/// What is only asked for when something is to be done.
+struct Fresh {
+    history: History,
+    facts: Facts,
+    /// `None` while somebody else holds it.
+    lock: Option<Arc<Guard>>,
+    namespace_terminating: bool,
+    definition_deleting: bool,
+}
+
+/// A step that couldn't be made; it is tried again by itself.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Trouble {
+    pub(super) fn new(reason: &'static str, error: impl std::fmt::Display) -> Self {
+        Self {
+            reason,
+            message: error.to_string(),
+        }
+    }
+}
+
+/// What comes after a step.
+pub(super) enum Next {
+    /// Another step.
+    Step,
+    /// The end of the pass.
+    End,
+}
+
+impl<'a> Pass<'a> {
+    fn new(
+        ctx: &'a Context,
+        mut inputs: watch::Receiver<Arc<Snapshot>>,
+        slot: SemaphorePermit<'a>,
+    ) -> Self {
+        let snapshot = inputs.borrow_and_update().clone();
+        let key = &snapshot.entry.key;
+        let target = snapshot.entry.target.clone().unwrap_or_else(|| Target {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        });
+        Self {
+            ctx,
+            target,
+            failures: snapshot.failures.clone(),
+            draft: Draft::new(&snapshot.status, Timestamp::now()),
+            before: snapshot.status.clone(),
+            saved: (*snapshot.status).clone(),
+            ran: None,
+            began: Instant::now(),
+            finished: Finished::default(),
+            fresh: None,
+            permit: None,
+            slot: Some(slot),
+            decided: None,
+            chart: None,
+            snapshot,
+            inputs,
+        }
+    }
+
+    async fn run(&mut self) {
+        let mut end = Err(Trouble::new(
+            "Unsettled",
+            "the plan found no end; it is made anew later",
+        ));
+        for _ in 0..MAX_STEPS {
+            end = match self.step().await {
+                Ok(Next::Step) => continue,
+                other => other.map(|_| ()),
+            };
+            break;
+        }
+        if let Err(trouble) = end {
+            let key = self.key();
+            if !self.ctx.stopping.is_cancelled() {
+                warn!(helmrelease = %key, release = %self.target, reason = trouble.reason, "{}", trouble.message);
+            }
+            let message = trouble.message.clone();
+            self.with_subject(|draft, subject| {
+                status::troubled(draft, subject, trouble.reason, &message)
+            });
+            self.finished.again = Again::Backoff;
+        }
+        self.report().await;
+    }
+
+    /// Looks, decides, and does one thing.
+    async fn step(&mut self) -> Result<Next, Trouble> {
+        if self.ctx.stopping.is_cancelled() {
+            return Ok(Next::End);
+        }
+        self.look();
+        let snapshot = self.snapshot.clone();
+        let Some(release) = snapshot.entry.release() else {
+            return self.unreadable().await;
+        };
+        let begun = Instant::now();
+        let rollbacks = self.draft.status.rollback_count.unwrap_or_default();
+        let gathered = gather(
+            &self.ctx.client,
+            &self.ctx.artifacts,
+            &snapshot,
+            release,
+            rollbacks,
+        )
+        .await;
+        self.ctx.metrics.stage(Stage::gather, begun.elapsed());
+        let gathered = gathered.map_err(|error| self.not_gathered(&error))?;
+        self.chart = gathered
+            .material
+            .as_ref()
+            .map(|material| (material.revision.clone(), material.artifact().clone()));
+
+        let (decision, opened) = self.decide(&gathered, release).await?;
+        debug!(helmrelease = %self.key(), release = %self.target, action = decision.action.kind().as_str(), reason = decision.reason.as_str(), fresh = self.fresh.is_some(), "{}", decision.message);
+        self.decided = Some(decision.clone());
+        if matches!(
+            decision.action,
+            Action::Nothing | Action::Wait | Action::Refuse
+        ) {
+            self.settle(&gathered, &decision);
+            return Ok(Next::End);
+        }
+        let runs_helm = decision.action.runs_helm();
+        if self.fresh.is_none() || runs_helm && self.permit.is_none() {
+            // Whatever was collected or listed is old by the time that it is our turn.
+            drop((gathered, opened));
+            self.fresh = None;
+            return self.freshen(runs_helm).await;
+        }
+        if decision.action == Action::RemoveFinalizer {
+            return self.let_go(&decision).await;
+        }
+        self.act(&gathered, release, &decision, opened).await
+    }
+
+    /// Takes the newest of what concerns the HelmRelease.
+    fn look(&mut self) {
+        let snapshot = self.inputs.borrow_and_update().clone();
+        // A release of another name is another pass; this one ends what it began.
+        if snapshot.entry.target.is_none() || snapshot.entry.target.as_ref() == Some(&self.target) {
+            self.snapshot = snapshot;
+        }
+    }
+
+    pub(super) fn key(&self) -> String {
+        self.snapshot.entry.key.to_string()
+    }
+
+    async fn decide(
+        &mut self,
+        gathered: &Gathered,
+        release: &HelmRelease,
+    ) -> Result<(Decision, Option<Opened>), Trouble> {
+        let begun = Instant::now();
+        let mut observed = self.observe();
+        let mut opened = None;
+        if let Some(fresh) = &mut self.fresh {
+            while let Some(need) = needs(&observed, &gathered.desired) {
+                if opened.is_none()
+                    && matches!(need, super::plan::Need::Content(_))
+                    && let Some(material) = &gathered.material
+                {
+                    let artifact = self.ctx.artifacts.chart(material.artifact()).await;
+                    opened = Some(artifact.map_err(|error| Trouble::new("ArtifactFailed", error))?);
+                }
+                let directory = opened.as_ref().map(Opened::chart);
+                let wanted = directory.as_deref().zip(gathered.material.as_ref()).map(
+                    |(chart, material)| Wanted {
+                        chart,
+                        values: &material.values,
+                        reset_values: release.spec.reset_values(),
+                    },
+                );
+                let store = self.ctx.engine.store();
+                facts::learn(
+                    need,
+                    store,
+                    &self.ctx.objects,
+                    &self.target,
+                    &fresh.history,
+                    wanted,
+                    &mut fresh.facts,
+                )
+                .await
+                .map_err(|error| Trouble::new("StorageFailed", error))?;
+                observed.facts = fresh.facts.clone();
+            }
+        } else if needs(&observed, &gathered.desired).is_some() {
+            // The watch doesn't tell enough; whether helm is needed isn't known yet.
+            self.ctx.metrics.stage(Stage::plan, begun.elapsed());
+            self.freshen(false).await?;
+            return Box::pin(self.decide(gathered, release)).await;
+        }
+        let decision = plan(&observed, &gathered.desired);
+        self.ctx.metrics.stage(Stage::plan, begun.elapsed());
+        Ok((decision, opened))
+    }
+
+    fn observe(&self) -> Observed {
+        let status = &self.draft.status;
+        let mut observed = Observed {
+            now: Timestamp::now(),
+            operation: status.operation.clone(),
+            last_test: status.last_test.as_ref().map(|test| TestResult {
+                revision: test.revision,
+                succeeded: test.succeeded,
+            }),
+            failures: self.failures.clone(),
+            owner: self.snapshot.owner.clone(),
+            ..Observed::default()
+        };
+        match (&self.fresh, &self.snapshot.history) {
+            (Some(fresh), _) => {
+                observed.history = fresh.history.clone();
+                observed.facts = fresh.facts.clone();
+                observed.child_alive = fresh.lock.is_none();
+                observed.namespace_terminating = fresh.namespace_terminating;
+                observed.definition_deleting = fresh.definition_deleting;
+            }
+            (None, Some(known)) => observed.history = known.clone(),
+            // Nothing is known: as for a release that was never made, which is looked into.
+            (None, None) => {}
+        }
+        observed
+    }
+
+    /// Takes a place among the helm children if one is needed, takes the release lock, and
+    /// only then lists the records: what is planned on them stays true.
+    async fn freshen(&mut self, runs_helm: bool) -> Result<Next, Trouble> {
+        if runs_helm && self.permit.is_none() {
+            let slots = self.ctx.helm_slots.clone();
+            self.slot = None;
+            tokio::select! {
+                permit = slots.acquire_owned() => self.permit = permit.ok(),
+                () = self.ctx.stopping.cancelled() => return Ok(Next::End),
+            }
+        }
+        let path = self
+            .ctx
+            .wanted
+            .release_lock(&self.target.namespace, &self.target.name);
+        let lock = match lock::try_acquire(&path) {
+            Ok(guard) => Some(Arc::new(guard)),
+            Err(LockError::Held { .. }) => None,
+            Err(error) => return Err(Trouble::new("VolumeFailed", error)),
+        };
+        let history = self
+            .ctx
+            .engine
+            .store()
+            .history(&self.target)
+            .await
+            .map_err(|error| Trouble::new("StorageFailed", error))?;
+        let deleting = self.snapshot.entry.is_deleting();
+        self.fresh = Some(Fresh {
+            history,
+            facts: Facts::default(),
+            lock,
+            namespace_terminating: self.namespace_terminating().await?,
+            definition_deleting: deleting && self.definition_deleting().await,
+        });
+        self.saw_record();
+        Ok(Next::Step)
+    }
+
+    /// Somebody else changed the records: what they are now is listed and planned on.
+    pub(super) async fn look_again(&mut self) -> Result<Next, Trouble> {
+        self.fresh = None;
+        self.freshen(false).await
+    }
+
+    /// Replaces the records after an action.
+    pub(super) fn saw_history(&mut self, history: History) {
+        if let Some(fresh) = &mut self.fresh {
+            fresh.history = history;
+            fresh.facts = Facts::default();
+        }
+        self.saw_record();
+    }
+
+    fn saw_record(&mut self) {
+        let last = self.fresh.as_ref().and_then(|fresh| fresh.history.last());
+        self.finished.seen_record = Some(
+            last.map(|last| last.resource_version.clone())
+                .unwrap_or_default(),
+        );
+    }
+
+    pub(super) fn history(&self) -> History {
+        self.fresh
+            .as_ref()
+            .map(|fresh| fresh.history.clone())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn lock(&self) -> Option<Arc<Guard>> {
+        self.fresh.as_ref().and_then(|fresh| fresh.lock.clone())
+    }
+
+    async fn namespace_terminating(&self) -> Result<bool, Trouble> {
+        let api: Api<Namespace> = Api::all(self.ctx.client.clone());
+        let trouble = |why: String| {
+            Trouble::new(
+                "ApiFailed",
+                format!("can't read Namespace {}: {why}", self.target.namespace),
+            )
+        };
+        match tokio::time::timeout(READ, api.get_metadata_opt(&self.target.namespace)).await {
+            Ok(Ok(found)) => {
+                Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
+            }
+            // A Role can't allow it; what helm then says is clear enough.
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => Ok(false),
+            Ok(Err(error)) => Err(trouble(error.to_string())),
+            Err(_) => Err(trouble("no answer in time".to_owned())),
+        }
+    }
+
+    /// Whether the definition of HelmRelease is going, and all HelmReleases with it. If that
+    /// can't be told, it isn't.
+    async fn definition_deleting(&self) -> bool {
+        let api: Api<CustomResourceDefinition> = Api::all(self.ctx.client.clone());
+        let name = HelmRelease::crd_name();
+        match tokio::time::timeout(READ, api.get_metadata_opt(name)).await {
+            Ok(Ok(found)) => {
+                found.is_none_or(|definition| definition.metadata.deletion_timestamp.is_some())
+            }
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
+    fn settle(&mut self, gathered: &Gathered, decision: &Decision) {
+        let obstacle = gathered.obstacle.as_ref();
+        let fetching = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::Fetching);
+        // Most charts are there in a moment; only a longer wait is worth telling.
+        if !fetching || self.snapshot.long_awaited {
+            self.with_subject(|draft, subject| status::settled(draft, subject, decision, obstacle));
+        }
+        self.finished.again = match decision.until {
+            Some(until) => Again::At(until),
+            None if fetching => Again::Awaiting,
+            None if gathered.retry => Again::Backoff,
+            None => Again::Resync,
+        };
+    }
+
+    /// A HelmRelease that can't be read: nothing of it is known but its metadata.
+    async fn unreadable(&mut self) -> Result<Next, Trouble> {
+        let entry = self.snapshot.entry.clone();
+        let SourceView::Unclear(unclear) = &self.snapshot.source else {
+            return Ok(Next::End);
+        };
+        if entry.is_deleting() && entry.is_abandoning() {
+            return self.finalizer(false).await.map(|()| Next::End);
+        }
+        let message = unclear.to_string();
+        self.with_subject(|draft, subject| status::refuse(draft, subject, "InvalidSpec", &message));
+        Ok(Next::End)
+    }
+
+    async fn let_go(&mut self, decision: &Decision) -> Result<Next, Trouble> {
+        let entry = self.snapshot.entry.clone();
+        if entry.has_finalizer() {
+            self.finalizer(false).await?;
+            info!(helmrelease = %entry.key, release = %self.target, action = "RemoveFinalizer", "{}", decision.message);
+        }
+        // Nobody else takes this lock while we have it; its file is of no more use.
+        if self.lock().is_some() {
+            let path = self
+                .ctx
+                .wanted
+                .release_lock(&self.target.namespace, &self.target.name);
+            if let Err(error) = tandem_shared::publish::remove(&path) {
+                warn!(helmrelease = %entry.key, "{error}");
+            }
+        }
+        self.finished.again = Again::Resync;
+        Ok(Next::End)
+    }
+
+    /// Makes our finalizer hold the HelmRelease, or let it go.
+    pub(super) async fn finalizer(&mut self, hold: bool) -> Result<(), Trouble> {
+        match self
+            .ctx
+            .reporter
+            .finalizer(&self.snapshot.entry, hold)
+            .await
+        {
+            Ok(()) => Ok(()),
+            Err(ReportError::Gone(_)) if !hold => Ok(()),
+            Err(error) => Err(Trouble::new("ApiFailed", error)),
+        }
+    }
+
+    fn not_gathered(&mut self, error: &super::gather::GatherError) -> Trouble {
+        if let super::gather::GatherError::Artifact(artifact) = error
+            && let Some(digest) = artifact.rejected()
+            && let SourceView::Wants(wants) = &self.snapshot.source
+        {
+            for (want, view) in wants.files.values() {
+                if view.good().is_some_and(|good| good.artifact == *digest) {
+                    self.finished
+                        .rejected
+                        .push((wants.name.clone(), want.clone(), digest.clone()));
+                }
+            }
+        }
+        Trouble::new("GatherFailed", error)
+    }
+
+    /// Writes into the draft.
+    pub(super) fn with_subject(&mut self, write: impl FnOnce(&mut Draft, &Subject<'_>)) {
+        let ignore_test_failures = self
+            .snapshot
+            .entry
+            .release()
+            .is_some_and(|release| release.spec.test().ignore_failures());
+        let subject = Subject {
+            generation: self.snapshot.entry.generation(),
+            target: &self.target,
+            chart: self.chart.as_ref().map(|(revision, _)| revision.as_str()),
+            ignore_test_failures,
+        };
+        self.draft.tick(Timestamp::now());
+        write(&mut self.draft, &subject);
+    }
+
+    /// Writes the draft to the API.
+    pub(super) async fn save(&mut self) -> Result<(), ReportError> {
+        let key = &self.snapshot.entry.key;
+        if let Some(version) = self
+            .ctx
+            .reporter
+            .status(key, &self.saved, &self.draft.status)
+            .await?
+        {
+            self.saved = self.draft.status.clone();
+            self.finished.written = Some((Arc::new(self.saved.clone()), version));
+        }
+        Ok(())
+    }
+
+    /// Tells everybody what became of it.
+    async fn report(&mut self) {
+        let begun = Instant::now();
+        let entry = self.snapshot.entry.clone();
+        match self.save().await {
+            Ok(()) => {
+                self.ctx.metrics.conditions(&self.target, &self.saved);
+                if let Some(told) =
+                    status::event(&self.before, &self.saved, &self.target, self.ran.as_deref())
+                {
+                    self.ctx.reporter.event(&entry, &told).await;
+                }
+            }
+            // Its last step was to let it go.
+            Err(ReportError::Gone(_)) => {}
+            Err(error) => {
+                warn!(helmrelease = %entry.key, "{error}");
+                self.finished.again = Again::Backoff;
+            }
+        }
+        if !entry.is_deleting() || entry.has_finalizer() {
+            let decision = self.decision();
+            let reporter = self.ctx.reporter.clone();
+            tokio::task::block_in_place(|| reporter.decision(&decision));
+        }
+        self.finished.failures = self.failures.clone();
+        self.ctx.metrics.stage(Stage::report, begun.elapsed());
+        let failed = self
+            .saved
+            .condition(ConditionType::Ready)
+            .is_some_and(|ready| ready.status == "False");
+        self.ctx
+            .metrics
+            .action("sync", !failed, &self.target, self.began.elapsed());
+    }
+
+    fn decision(&self) -> decision::Decision {
+        let entry = &self.snapshot.entry;
+        let ready = self.draft.status.condition(ConditionType::Ready);
+        let is_ready = ready.is_some_and(|ready| ready.status == "True");
+        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+        let known = ready.filter(|ready| ready.status != "Unknown");
+        let (reason, message) = match (known, &self.decided) {
+            (Some(ready), _) => (text(ready.reason.as_ref()), text(ready.message.as_ref())),
+            (None, Some(decided)) => (decided.reason.as_str().to_owned(), decided.message.clone()),
+            (None, None) => (String::new(), String::new()),
+        };
+        let history = self
+            .fresh
+            .as_ref()
+            .map(|fresh| &fresh.history)
+            .or(self.snapshot.history.as_ref());
+        let (source, wants) = match &entry.wish {
+            Ok(wish) => (
+                Some(wish.name.to_string()),
+                wish.wants.iter().map(|want| want.key.clone()).collect(),
+            ),
+            Err(_) => (None, Vec::new()),
+        };
+        decision::Decision {
+            schema: decision::Decision::current_schema(),
+            helm_release: entry.key.to_ref(),
+            generation: entry.generation(),
+            release: decision::ObjectRef {
+                namespace: self.target.namespace.clone(),
+                name: self.target.name.clone(),
+            },
+            source,
+            wants,
+            artifact: self.chart.as_ref().map(|(_, artifact)| artifact.clone()),
+            chart_revision: self.chart.as_ref().map(|(revision, _)| revision.clone()),
+            action: self
+                .decided
+                .as_ref()
+                .map_or("Refuse", |decided| decided.action.kind().as_str())
+                .to_owned(),
+            reason,
+            message,
+            ready: is_ready,
+            revision: history
+                .and_then(History::last)
+                .and_then(|last| u32::try_from(last.revision).ok()),
+            failures: self.failures.most(),
+            next_attempt: self
+                .decided
+                .as_ref()
+                .and_then(|decided| decided.until)
+                .filter(|_| !is_ready),
+            at: self.draft.now(),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What the controller hands to a pass: everything in memory that concerns one HelmRelease,
+//! at one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tandem_shared::source::SourceName;
+
+use super::plan::{Failures, Owner};
+use crate::crd::HelmReleaseStatus;
+use crate::credentials;
+use crate::releases::{Entry, Unclear};
+use crate::storage::History;
+use crate::view::WantView;
+
+/// Everything in memory that concerns one HelmRelease, at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The HelmRelease.
+    pub entry: Arc<Entry>,
+    /// The newest status that is known, which may be newer than the entry's.
+    pub status: Arc<HelmReleaseStatus>,
+    /// Its chart and values files.
+    pub source: SourceView,
+    /// Helm's records as the watch has them; `None` where they aren't followed.
+    pub history: Option<History>,
+    /// Whose the release is.
+    pub owner: Owner,
+    /// What went wrong lately.
+    pub failures: Failures,
+    /// The chart has been waited for long enough to say so.
+    pub long_awaited: bool,
+}
+
+/// What is known of a HelmRelease's chart.
+#[derive(Clone, Debug)]
+pub enum SourceView {
+    /// It doesn't say what it wants.
+    Unclear(Unclear),
+    /// It isn't asked for, for want of a credential.
+    Credential(credentials::Known),
+    /// What the volume says.
+    Wants(Wants),
+}
+
+/// What the volume says about the wants of one HelmRelease.
+#[derive(Clone, Debug)]
+pub struct Wants {
+    /// The source.
+    pub name: SourceName,
+    /// The key of the chart's want.
+    pub key: String,
+    /// The chart.
+    pub chart: WantView,
+    /// Values files, by their path as written: the key of the want, and what there is.
+    pub files: BTreeMap<String, (String, WantView)>,
+}

@@ -1,0 +1,97 @@
+//! A status while it is being written.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::crd::{Condition, ConditionType, HelmReleaseStatus, Phase};
+
+/// A status while it is being written. Equal things said again leave no trace in it.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The status so far.
+    pub status: HelmReleaseStatus,
+    now: Timestamp,
+}
+
+impl Draft {
+    /// Begins with what was said before.
+    #[must_use]
+    pub fn new(before: &HelmReleaseStatus, now: Timestamp) -> Self {
+        // The API keeps whole seconds; anything finer would differ from itself.
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        Self {
+            status: before.clone(),
+            now,
+        }
+    }
+
+    /// The moment that it speaks of.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Time goes on.
+    pub fn tick(&mut self, now: Timestamp) {
+        self.now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    }
+
+    pub(super) fn phase(&mut self, phase: Phase) {
+        self.status.phase = Some(phase);
+    }
+
+    /// Whether a condition has another status than this, or isn't there.
+    #[must_use]
+    pub fn is_not(&self, type_: ConditionType, status: &str) -> bool {
+        self.status
+            .condition(type_)
+            .is_none_or(|condition| condition.status != status)
+    }
+
+    /// The message of a condition that is False.
+    pub(super) fn failure_of(&self, type_: ConditionType) -> Option<&str> {
+        self.status
+            .condition(type_)
+            .filter(|condition| condition.status == "False")?
+            .message
+            .as_deref()
+    }
+
+    pub(super) fn set(&mut self, type_: ConditionType, status: &str, reason: &str, message: &str) {
+        let conditions = self.status.conditions.get_or_insert_default();
+        let now = Some(Time(self.now));
+        let new = Condition {
+            type_: type_.as_str().to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_update_time: now.clone(),
+            last_transition_time: now,
+        };
+        let Some(old) = conditions
+            .iter_mut()
+            .find(|condition| condition.type_ == new.type_)
+        else {
+            conditions.push(new);
+            return;
+        };
+        if (&old.status, &old.reason, &old.message) == (&new.status, &new.reason, &new.message) {
+            return;
+        }
+        let since = if old.status == new.status {
+            old.last_transition_time.clone()
+        } else {
+            new.last_transition_time.clone()
+        };
+        *old = Condition {
+            last_transition_time: since,
+            ..new
+        };
+    }
+
+    pub(super) fn clear(&mut self, type_: ConditionType) {
+        if let Some(conditions) = &mut self.status.conditions {
+            conditions.retain(|condition| condition.type_ != type_.as_str());
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The volume's side of what wakes the reconciler: subscribe, then scan, then poll slowly.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tandem_shared::manifest::{Manifest, Problem};
+use tandem_shared::source::SourceName;
+use tandem_shared::watch::{self, Hint, Watch};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+/// How often a folder that can't be watched is looked at, and the watch tried again.
+const POLL: Duration = Duration::from_secs(5);
+
+/// What to look at again on the volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Manifests of these sources.
+    pub sources: BTreeSet<SourceName>,
+    /// All manifests.
+    pub everything: bool,
+}
+
+impl Look {
+    /// Everything.
+    #[must_use]
+    pub fn all() -> Self {
+        Self {
+            everything: true,
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, hint: Hint) {
+        match hint {
+            Hint::Source(name) => {
+                self.sources.insert(name);
+            }
+            Hint::Everything | Hint::Lost => self.everything = true,
+        }
+    }
+}
+
+/// Tells `looks` what to look at again in `folder`, for as long as somebody listens.
+/// Everything is told once at the start, and again whenever events may have been lost.
+pub async fn watch_manifests(folder: PathBuf, looks: mpsc::Sender<Look>) {
+    let mut complained = false;
+    loop {
+        let (hints, mut heard) = mpsc::unbounded_channel();
+        match subscribe(&folder, hints) {
+            Ok(watch) => {
+                if complained {
+                    info!(folder = %folder.display(), "the manifests are watched again");
+                    complained = false;
+                }
+                // Scanned only now: what happened before the watch shows itself here.
+                if looks.send(Look::all()).await.is_err()
+                    || !forward(watch, &mut heard, &looks).await
+                {
+                    return;
+                }
+            }
+            Err(why) => {
+                if !complained {
+                    warn!(folder = %folder.display(), "{why}; looking every {} s", POLL.as_secs());
+                    complained = true;
+                }
+                if looks.send(Look::all()).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        }
+    }
+}
+
+fn subscribe(folder: &Path, hints: mpsc::UnboundedSender<Hint>) -> Result<Watch, String> {
+    if !folder.is_dir() {
+        return Err(format!(
+            "{} isn't there yet: no mirror-sidecar has started on this volume",
+            folder.display()
+        ));
+    }
+    watch::watch(folder, move |hint| {
+        // The receiver is gone only when the watch is about to go, too.
+        let _ = hints.send(hint);
+    })
+    .map_err(|error| error.to_string())
+}
+
+/// Passes hints on until the watch is lost (`true`) or nobody listens (`false`). Hints that
+/// arrive while the last ones are still being looked at are put together.
+async fn forward(
+    _watch: Watch,
+    heard: &mut mpsc::UnboundedReceiver<Hint>,
+    looks: &mpsc::Sender<Look>,
+) -> bool {
+    loop {
+        let Some(first) = heard.recv().await else {
+            return true;
+        };
+        let mut look = Look::default();
+        let mut lost = false;
+        let mut next = Some(first);
+        while let Some(hint) = next {
+            lost |= hint == Hint::Lost;
+            look.add(hint);
+            next = heard.try_recv().ok();
+        }
+        if looks.send(look).await.is_err() {
+            return false;
+        }
+        if lost {
+            return true;
+        }
+    }
+}
+
+/// The wants whose results differ between two manifests of one source, as far as a
+/// HelmRelease could tell: another artifact, another problem. A commit that touches none
+/// of them changes nothing here, so a push costs what it changes.
+#[must_use]
+pub fn changed_wants(old: Option<&Manifest>, new: &Manifest) -> BTreeSet<String> {
+    let keys = |manifest: &Manifest| manifest.results.keys().cloned().collect::<BTreeSet<_>>();
+    let mut all = keys(new);
+    all.extend(old.map(keys).unwrap_or_default());
+    all.into_iter()
+        .filter(|key| old.is_none_or(|old| essence(old, key) != essence(new, key)))
+        .collect()
+}
+
+/// What matters of one want's result.
+#[derive(PartialEq)]
+struct Essence<'a> {
+    artifact: Option<(&'a str, String)>,
+    problem: Option<(String, &'a str)>,
+}
+
+fn essence<'a>(manifest: &'a Manifest, key: &str) -> Essence<'a> {
+    let result = manifest.results.get(key);
+    let good = result.and_then(|result| result.good.as_ref());
+    let wrong = result.and_then(|result| result.problem.as_ref());
+    Essence {
+        artifact: good.map(|good| {
+            let revision = good
+                .commit
+                .as_deref()
+                .or(good.version.as_deref())
+                .unwrap_or_default();
+            (revision, good.artifact.to_string())
+        }),
+        problem: wrong.map(
+            |Problem {
+                 reason, message, ..
+             }| (reason.to_string(), message.as_str()),
+        ),
+    }
+}
+
+/// Whether the failure of the source as a whole differs, so that every HelmRelease that
+/// waits for it, or has to be told, is to be looked at.
+#[must_use]
+pub fn source_failure_changed(old: Option<&Manifest>, new: &Manifest) -> bool {
+    let told = |manifest: &Manifest| {
+        manifest.failure.as_ref().map(|failure| {
+            (
+                failure.reason.to_string(),
+                failure.message.clone(),
+                failure.attempts >= PERSISTENT,
+            )
+        })
+    };
+    old.and_then(told) != told(new)
+}
+
+/// Failed checks in a row before those who have a good chart are told: a host that is away
+/// for a moment is no news to them.
+pub const PERSISTENT: u32 = 3;
+
+#[cfg(test)]
+#[path = "trigger_tests.rs"]
+mod tests;

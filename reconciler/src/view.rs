@@ -1,0 +1,203 @@
+//! What the volume says about one want, for the HelmRelease that has it. Pure.
+
+use tandem_shared::manifest::{Good, Manifest, Reason};
+
+use crate::triggers::PERSISTENT;
+
+/// What the volume says about one want.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WantView {
+    /// Nothing yet: it is being worked on.
+    Pending(String),
+    /// It can't be had.
+    Problem(Trouble),
+    /// It can be had.
+    Good {
+        /// What there is.
+        good: Box<Good>,
+        /// What is wrong with its newest form, or with the source, nevertheless.
+        trouble: Option<Trouble>,
+    },
+}
+
+/// What is wrong with a want.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// One word.
+    pub reason: &'static str,
+    /// A sentence.
+    pub message: String,
+    /// It is of the source as a whole, which answered before: what there is may still be
+    /// the newest.
+    pub source: bool,
+}
+
+impl WantView {
+    /// The good result, if there is one.
+    #[must_use]
+    pub fn good(&self) -> Option<&Good> {
+        match self {
+            Self::Good { good, .. } => Some(good),
+            _ => None,
+        }
+    }
+}
+
+/// What `manifest` (or why there is none) says about the want `key`.
+#[must_use]
+pub fn view(manifest: Result<&Manifest, &Unread>, key: &str) -> WantView {
+    let manifest = match manifest {
+        Ok(manifest) => manifest,
+        Err(Unread::Absent) => {
+            return WantView::Pending("the mirror-sidecar has not answered yet".to_owned());
+        }
+        Err(Unread::Refused(why)) => {
+            return WantView::Problem(Trouble {
+                reason: "ManifestRefused",
+                message: why.clone(),
+                source: false,
+            });
+        }
+    };
+    let result = manifest.results.get(key);
+    let of_source = manifest.failure.as_ref().map(|failure| Trouble {
+        reason: word(&failure.reason),
+        message: failure.message.clone(),
+        source: true,
+    });
+    let of_want = result
+        .and_then(|result| result.problem.as_ref())
+        .map(|problem| Trouble {
+            reason: word(&problem.reason),
+            message: problem.message.clone(),
+            source: false,
+        });
+    let persists = manifest
+        .failure
+        .as_ref()
+        .is_some_and(|failure| failure.attempts >= PERSISTENT);
+    match result.and_then(|result| result.good.as_ref()) {
+        Some(good) => WantView::Good {
+            good: Box::new(good.clone()),
+            trouble: of_want.or(of_source.filter(|_| persists)),
+        },
+        None => match of_want.or(of_source) {
+            Some(trouble) => WantView::Problem(trouble),
+            None => WantView::Pending("the chart is being fetched".to_owned()),
+        },
+    }
+}
+
+/// Why there is no manifest to look into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// There is none yet.
+    Absent,
+    /// There is one, which isn't believed.
+    Refused(String),
+}
+
+/// A reason as a word that conditions can carry for ever.
+fn word(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::InvalidUrl => "InvalidUrl",
+        Reason::UnknownHost => "UnknownHost",
+        Reason::Unreachable => "Unreachable",
+        Reason::Timeout => "Timeout",
+        Reason::AuthenticationFailed => "AuthenticationFailed",
+        Reason::HostNotTrusted => "HostNotTrusted",
+        Reason::CredentialMissing => "CredentialMissing",
+        Reason::RepositoryNotFound => "RepositoryNotFound",
+        Reason::RefNotFound => "RefNotFound",
+        Reason::RefAmbiguous => "RefAmbiguous",
+        Reason::PathNotFound => "PathNotFound",
+        Reason::InvalidPath => "InvalidPath",
+        Reason::InvalidChart => "InvalidChart",
+        Reason::InvalidLink => "InvalidLink",
+        Reason::LfsPointer => "LfsPointer",
+        Reason::TooLarge => "TooLarge",
+        Reason::DependencyFailed => "DependencyFailed",
+        Reason::GroupHeldBack => "GroupHeldBack",
+        Reason::Unsupported => "Unsupported",
+        Reason::Volume => "Volume",
+        Reason::MirrorCorrupt => "MirrorCorrupt",
+        Reason::Remote => "Remote",
+        Reason::Internal => "Internal",
+        Reason::Other(_) => "ChartFetchFailed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn manifest(result: serde_json::Value, attempts: u32) -> Manifest {
+        let failure = (attempts > 0).then(|| {
+            json!({"reason": "UnknownHost", "message": "no such host", "since": "2026-01-01T00:00:00Z",
+                   "attempts": attempts, "nextAttempt": "2026-01-01T00:00:00Z"})
+        });
+        serde_json::from_value(json!({
+            "schema": "tandem.manifest/v1", "name": "n", "source": {"kind": "git", "url": "file:///r"},
+            "epoch": "e", "sequence": 1, "state": "ready", "results": {"k": result}, "failure": failure,
+        }))
+        .unwrap()
+    }
+
+    fn good() -> serde_json::Value {
+        json!({"commit": "c", "artifact": format!("t1:{}", "1".repeat(64)), "inputs": "i", "size": 1, "since": "2026-01-01T00:00:00Z"})
+    }
+
+    fn problem() -> serde_json::Value {
+        json!({"reason": "PathNotFound", "message": "no such path", "since": "2026-01-01T00:00:00Z"})
+    }
+
+    fn trouble(view: &WantView) -> Option<&'static str> {
+        match view {
+            WantView::Good { trouble, .. } => trouble.as_ref().map(|trouble| trouble.reason),
+            WantView::Problem(trouble) => Some(trouble.reason),
+            WantView::Pending(_) => None,
+        }
+    }
+
+    #[test]
+    fn what_is_good_stays_beside_what_is_wrong() {
+        for (result, attempts, has_good, reason) in [
+            (json!({}), 0, false, None),
+            (json!({"good": good()}), 0, true, None),
+            (
+                json!({"good": good(), "problem": problem()}),
+                0,
+                true,
+                Some("PathNotFound"),
+            ),
+            (
+                json!({"problem": problem()}),
+                1,
+                false,
+                Some("PathNotFound"),
+            ),
+            (json!({}), 1, false, Some("UnknownHost")),
+            (json!({"good": good()}), 1, true, None),
+            (json!({"good": good()}), 3, true, Some("UnknownHost")),
+        ] {
+            let manifest = manifest(result.clone(), attempts);
+            let seen = view(Ok(&manifest), "k");
+            assert_eq!(seen.good().is_some(), has_good, "{result}");
+            assert_eq!(trouble(&seen), reason, "{result} {attempts}");
+        }
+        assert!(matches!(
+            view(Ok(&manifest(json!({}), 0)), "other"),
+            WantView::Pending(_)
+        ));
+        assert!(matches!(
+            view(Err(&Unread::Absent), "k"),
+            WantView::Pending(_)
+        ));
+        let refused = Unread::Refused("another version".into());
+        assert_eq!(trouble(&view(Err(&refused), "k")), Some("ManifestRefused"));
+    }
+}

@@ -1,0 +1,342 @@
+//! The reconciler's own mount: its requests there, derived anew on every change, and what
+//! it remembers in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tandem_shared::artifact::Digest;
+use tandem_shared::layout;
+use tandem_shared::observe::{self, ObserveError};
+use tandem_shared::publish::{self, PublishError};
+use tandem_shared::request::Request;
+use tandem_shared::source::SourceName;
+use tracing::{info, warn};
+
+use crate::demand::{Extras, OWNER};
+use crate::http::SourceFilter;
+
+/// All requests that the reconciler wrote, and what stands in their place.
+pub struct Wanted {
+    mount: layout::Wanted,
+    written: BTreeMap<SourceName, Request>,
+    extras: Extras,
+    /// Requests that aren't ours: by whom, or why they can't be read; and the credential
+    /// that they use.
+    foreign: BTreeMap<SourceName, Foreign>,
+}
+
+/// A request file of somebody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Foreign {
+    why: String,
+    credential: Option<String>,
+}
+
+impl Wanted {
+    /// Reads what a predecessor, or a person, left on the mount.
+    ///
+    /// # Errors
+    /// If the folder can't be listed.
+    pub fn load(mount: layout::Wanted) -> Result<Self, ObserveError> {
+        let mut wanted = Self {
+            mount,
+            written: BTreeMap::new(),
+            extras: Extras::default(),
+            foreign: BTreeMap::new(),
+        };
+        for name in observe::list(&wanted.mount.requests())?.sources {
+            match observe::request(&wanted.mount.request(&name), &name) {
+                Ok(read) if read.document.owner == OWNER => {
+                    if !read.document.refresh.is_empty() {
+                        wanted
+                            .extras
+                            .refresh
+                            .insert(name.clone(), read.document.refresh.clone());
+                    }
+                    for want in &read.document.wants {
+                        if !want.rejected.is_empty() {
+                            wanted
+                                .extras
+                                .rejected
+                                .insert((name.clone(), want.key.clone()), want.rejected.clone());
+                        }
+                    }
+                    wanted.written.insert(name, read.document);
+                }
+                Ok(read) => {
+                    wanted.note_foreign(name, &read.document);
+                }
+                Err(error) => {
+                    wanted.foreign.insert(
+                        name,
+                        Foreign {
+                            why: error.to_string(),
+                            credential: None,
+                        },
+                    );
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn note_foreign(&mut self, name: SourceName, request: &Request) {
+        let owner = if request.owner.is_empty() {
+            "a person"
+        } else {
+            request.owner.as_str()
+        };
+        let owner: String = owner.chars().filter(|c| !c.is_control()).take(80).collect();
+        let why = format!(
+            "{} belongs to {owner} and is left as it is; the wants of HelmReleases are not in it",
+            self.mount.request(&name).display(),
+        );
+        self.foreign.insert(
+            name,
+            Foreign {
+                why,
+                credential: request.credential_id.clone(),
+            },
+        );
+    }
+
+    /// What requests hold besides what HelmReleases say.
+    #[must_use]
+    pub fn extras(&self) -> &Extras {
+        &self.extras
+    }
+
+    /// Why HelmReleases can't ask this source for anything, if they can't.
+    #[must_use]
+    pub fn refusal(&self, name: &SourceName) -> Option<&str> {
+        self.foreign.get(name).map(|foreign| foreign.why.as_str())
+    }
+
+    /// Our requests as they are on the mount.
+    #[must_use]
+    pub fn requests(&self) -> &BTreeMap<SourceName, Request> {
+        &self.written
+    }
+
+    /// The credentials that requests on the mount name, whoever wrote them.
+    #[must_use]
+    pub fn credentials(&self) -> BTreeSet<String> {
+        let ours = self
+            .written
+            .values()
+            .filter_map(|request| request.credential_id.clone());
+        let theirs = self
+            .foreign
+            .values()
+            .filter_map(|foreign| foreign.credential.clone());
+        ours.chain(theirs).collect()
+    }
+
+    /// Makes the mount say just this: writes what differs, removes what is ours and no longer
+    /// wanted. `thoroughly` believes nothing of what was written before. Says how many files
+    /// were written or removed.
+    ///
+    /// # Errors
+    /// The first file that couldn't be written; the others are written nevertheless.
+    pub fn put(
+        &mut self,
+        wanted: BTreeMap<SourceName, Request>,
+        thoroughly: bool,
+    ) -> Result<usize, PublishError> {
+        let mut changes = 0;
+        let mut failed = None;
+        let mut fail = |error: PublishError| {
+            failed.get_or_insert(error);
+        };
+        for (name, request) in &wanted {
+            if !thoroughly && self.written.get(name) == Some(request) || self.is_foreign(name) {
+                continue;
+            }
+            match publish::json(&self.mount.request(name), request) {
+                Ok(written) => {
+                    changes += usize::from(written);
+                    if self.written.insert(name.clone(), request.clone()).is_none() {
+                        info!(source = %name, "a source is asked for");
+                    }
+                }
+                Err(error) => fail(error),
+            }
+        }
+        let unwanted: Vec<SourceName> = self
+            .written
+            .keys()
+            .filter(|name| !wanted.contains_key(*name))
+            .cloned()
+            .collect();
+        for name in unwanted {
+            match publish::remove(&self.mount.request(&name)) {
+                Ok(()) => {
+                    info!(source = %name, "a source is no longer asked for");
+                    self.written.remove(&name);
+                    self.forget(&name);
+                    changes += 1;
+                }
+                Err(error) => fail(error),
+            }
+        }
+        failed.map_or(Ok(changes), Err)
+    }
+
+    /// Looks at the file itself: a person may have put one there, or taken theirs away.
+    fn is_foreign(&mut self, name: &SourceName) -> bool {
+        let read = observe::request(&self.mount.request(name), name);
+        let before = self.foreign.remove(name);
+        match read {
+            Ok(read) if read.document.owner == OWNER => return false,
+            Err(ObserveError::Missing(_)) => return false,
+            Ok(read) => self.note_foreign(name.clone(), &read.document),
+            Err(error) => {
+                let why = format!("the request of this source is in the way: {error}");
+                self.foreign.insert(
+                    name.clone(),
+                    Foreign {
+                        why,
+                        credential: None,
+                    },
+                );
+            }
+        }
+        if before.as_ref() != self.foreign.get(name)
+            && let Some(foreign) = self.foreign.get(name)
+        {
+            warn!(source = %name, "{}", foreign.why);
+        }
+        self.written.remove(name);
+        true
+    }
+
+    fn forget(&mut self, name: &SourceName) {
+        self.extras.refresh.remove(name);
+        self.extras.rejected.retain(|(source, _), _| source != name);
+    }
+
+    /// Gives sources a new token, so that they are checked at once; says how many. They are
+    /// written by the next [`put`](Self::put).
+    pub fn refresh(&mut self, filter: Option<&SourceFilter>) -> usize {
+        let chosen: Vec<SourceName> = self
+            .written
+            .iter()
+            .filter(|(name, request)| match filter {
+                None => true,
+                Some(SourceFilter::Name(asked)) => name.as_str() == asked,
+                Some(SourceFilter::Url(asked)) => request.source.url == *asked,
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in &chosen {
+            self.extras
+                .refresh
+                .insert(name.clone(), format!("{:032x}", rand::random::<u128>()));
+        }
+        chosen.len()
+    }
+
+    /// Notes that an artifact isn't what its name says, so that the sidecar builds it anew.
+    /// Says whether that is news.
+    pub fn reject(&mut self, name: &SourceName, want: &str, digest: &Digest) -> bool {
+        self.extras
+            .rejected
+            .entry((name.clone(), want.to_owned()))
+            .or_default()
+            .insert(digest.clone())
+    }
+
+    /// Takes back what [`reject`](Self::reject) noted, once an artifact of the want was good.
+    pub fn accept(&mut self, name: &SourceName, want: &str) -> bool {
+        self.extras
+            .rejected
+            .remove(&(name.clone(), want.to_owned()))
+            .is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use serde_json::json;
+    use tandem_shared::layout::Volume;
+    use tandem_shared::publish::Audience;
+
+    use super::*;
+
+    fn request(url: &str, owner: &str) -> (SourceName, Request) {
+        let request: Request = serde_json::from_value(json!({
+            "schema": "tandem.request/v1", "source": {"kind": "git", "url": url}, "owner": owner, "wants": [],
+        }))
+        .unwrap();
+        (request.source.name(), request)
+    }
+
+    fn volume() -> (tempfile::TempDir, layout::Wanted) {
+        let folder = tempfile::tempdir().unwrap();
+        let mount = Volume::at(folder.path()).wanted;
+        for folder in mount.folders() {
+            publish::folder(&folder, Audience::Group).unwrap();
+        }
+        (folder, mount)
+    }
+
+    #[test]
+    fn nothing_is_written_twice_and_nothing_stays_that_nobody_wants() {
+        let (_folder, mount) = volume();
+        let mut wanted = Wanted::load(mount.clone()).unwrap();
+        let (name, asked) = request("https://h/r", OWNER);
+        let all = BTreeMap::from([(name.clone(), asked)]);
+        assert_eq!(wanted.put(all.clone(), false).unwrap(), 1);
+        assert_eq!(wanted.put(all.clone(), false).unwrap(), 0);
+        assert_eq!(wanted.put(all.clone(), true).unwrap(), 0);
+        publish::remove(&mount.request(&name)).unwrap();
+        assert_eq!(wanted.put(all, true).unwrap(), 1);
+        assert_eq!(wanted.put(BTreeMap::new(), false).unwrap(), 1);
+        assert!(!mount.request(&name).exists());
+    }
+
+    #[test]
+    fn a_request_written_by_hand_stays() {
+        let (_folder, mount) = volume();
+        let (name, by_hand) = request("https://h/r", "");
+        publish::json(&mount.request(&name), &by_hand).unwrap();
+        let mut wanted = Wanted::load(mount.clone()).unwrap();
+        assert!(wanted.refusal(&name).unwrap().contains("a person"));
+        let (_, ours) = request("https://h/r", OWNER);
+        let all = BTreeMap::from([(name.clone(), ours)]);
+        assert_eq!(wanted.put(all.clone(), false).unwrap(), 0);
+        assert_eq!(wanted.put(BTreeMap::new(), false).unwrap(), 0);
+        assert_eq!(
+            observe::request(&mount.request(&name), &name)
+                .unwrap()
+                .document
+                .owner,
+            ""
+        );
+        publish::remove(&mount.request(&name)).unwrap();
+        assert_eq!(wanted.put(all, false).unwrap(), 1);
+        assert_eq!(wanted.refusal(&name), None);
+    }
+
+    #[test]
+    fn tokens_survive_a_restart_and_leave_with_their_source() {
+        let (_folder, mount) = volume();
+        let mut wanted = Wanted::load(mount.clone()).unwrap();
+        let (name, mut asked) = request("https://h/r", OWNER);
+        wanted
+            .put([(name.clone(), asked.clone())].into(), false)
+            .unwrap();
+        assert_eq!(
+            wanted.refresh(Some(&SourceFilter::Url("https://h/other".into()))),
+            0
+        );
+        assert_eq!(wanted.refresh(None), 1);
+        asked.refresh = wanted.extras().refresh[&name].clone();
+        wanted.put([(name.clone(), asked)].into(), false).unwrap();
+        let mut again = Wanted::load(mount).unwrap();
+        assert_eq!(again.extras().refresh, wanted.extras().refresh);
+        again.put(BTreeMap::new(), false).unwrap();
+        assert!(again.extras().refresh.is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+//! The API's side of what wakes the reconciler: a watch of HelmReleases and a watch of the
+//! metadata of Helm's release records. Both list everything first and go on for ever.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use kube::runtime::watcher::{Config, Error, Event, ExponentialBackoff};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use crate::crd::StoredHelmRelease;
+use crate::records::StoredRecord;
+use crate::storage::WATCH_SELECTOR;
+use crate::{records, releases};
+
+/// From the first retry after an error to the longest one.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+
+/// Follows all HelmReleases, or those of one namespace.
+pub async fn helm_releases(
+    client: Client,
+    namespace: Option<String>,
+    out: mpsc::Sender<Event<StoredHelmRelease>>,
+) {
+    let api: Api<StoredHelmRelease> = in_scope(client, namespace.as_deref());
+    let events = watcher(api, Config::default().any_semantic()).modify(releases::strip);
+    follow("HelmReleases", events, out).await;
+}
+
+/// Follows the metadata of Helm's release records.
+pub async fn release_records(
+    client: Client,
+    namespace: Option<String>,
+    out: mpsc::Sender<Event<StoredRecord>>,
+) {
+    let api: Api<StoredRecord> = in_scope(client, namespace.as_deref());
+    let config = Config::default().labels(WATCH_SELECTOR);
+    follow(
+        "Helm's release records",
+        watcher(api, config).modify(records::strip),
+        out,
+    )
+    .await;
+}
+
+fn in_scope<K>(client: Client, namespace: Option<&str>) -> Api<K>
+where
+    K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    }
+}
+
+async fn follow<K: Debug + Send>(
+    what: &'static str,
+    events: impl Stream<Item = Result<Event<K>, Error>> + Send,
+    out: mpsc::Sender<Event<K>>,
+) {
+    let backoff = backon::ExponentialBuilder::default()
+        .with_min_delay(RETRY.0)
+        .with_max_delay(RETRY.1)
+        .without_max_times()
+        .with_jitter();
+    let mut events = std::pin::pin!(events.backoff(ExponentialBackoff::from(backoff)));
+    // A long outage is told once, and its end.
+    let mut trouble = None;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => {
+                if trouble.take().is_some() {
+                    info!("{what} are followed again");
+                }
+                if out.send(event).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                let told = describe(what, &error);
+                if trouble.as_ref() != Some(&told) {
+                    warn!("{told}");
+                    trouble = Some(told);
+                }
+            }
+        }
+    }
+}
+
+fn describe(what: &str, error: &Error) -> String {
+    let status = match error {
+        Error::InitialListFailed(kube::Error::Api(status))
+        | Error::WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
+        Error::WatchError(status) => Some(status.code),
+        _ => None,
+    };
+    match status {
+        Some(404) => format!(
+            "the cluster doesn't know HelmReleases yet; install their definition, which `reconciler crd` prints, with kubectl apply --server-side -f -"
+        ),
+        Some(403) => format!(
+            "not allowed to list and watch {what} ({error}); apply the RBAC rules of the deployment"
+        ),
+        // The server forgot what it had told us: an everyday thing, the watch lists again.
+        Some(410) => format!("the watch of {what} begins anew: {error}"),
+        _ => format!("can't follow {what}: {error}; trying again"),
+    }
+}
