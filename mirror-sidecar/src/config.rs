@@ -87,20 +87,26 @@ impl TryFrom<Args> for Config {
         if args.rescan_interval.is_zero() {
             return Err(ConfigError::Zero("--rescan-interval"));
         }
-        let readable = |option, path: Option<PathBuf>| match path {
-            // Opened once, so that a wrong mount is told at the start and not at the first fetch.
-            Some(path) => match std::fs::File::open(&path) {
-                Ok(_) => Ok(Some(path)),
-                Err(source) => Err(ConfigError::File { option, path, source }),
-            },
-            None => Ok(None),
+        // git runs in another folder, so no path may be relative.
+        let absolute = |option, path: PathBuf| {
+            std::path::absolute(&path).map_err(|source| ConfigError::File { option, path, source })
         };
+        let readable = |option, path: Option<PathBuf>| {
+            let Some(path) = path else { return Ok(None) };
+            // Opened once, so that a wrong mount is told at the start and not at the first fetch.
+            match std::fs::File::open(&path) {
+                Ok(_) => absolute(option, path).map(Some),
+                Err(source) => Err(ConfigError::File { option, path, source }),
+            }
+        };
+        let root = absolute("--volume", args.volume)?;
+        let is_path = args.git.components().count() > 1;
         Ok(Self {
-            volume: Volume::at(&args.volume),
-            root: args.volume,
-            credentials: args.credentials,
+            volume: Volume::at(&root),
+            root,
+            credentials: args.credentials.map(|path| absolute("--credentials", path)).transpose()?,
             listen: args.listen,
-            git: args.git,
+            git: if is_path { absolute("--git", args.git)? } else { args.git },
             askpass: std::env::current_exe().map_err(ConfigError::Program)?,
             ssh_key: readable("--ssh-key-file", args.ssh_key_file)?,
             known_hosts: readable("--ssh-known-hosts-file", args.ssh_known_hosts_file)?,

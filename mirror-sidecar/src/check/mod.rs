@@ -271,7 +271,7 @@ fn on_mirror(
     } else {
         Mirror::open(&context.git, served, &state.name, remote)?
     };
-    let Resolutions { found, failure, asked } = resolve::resolve(context, state, &observed.document, &mirror, exchanged)?;
+    let Resolutions { found, failure, asked, shorts } = resolve::resolve(context, state, &observed.document, &mirror, exchanged)?;
     if anew {
         if let Some(failure) = failure {
             // The broken one stays until there is a better one.
@@ -280,6 +280,12 @@ fn on_mirror(
         mirror = mirror.take_place(served, &state.name)?;
     }
     build::build(context, state, observed, &mirror, &found)?;
+    if !shorts.is_empty() {
+        state.publish(context, false);
+        let mut found = found;
+        found.extend(resolve::resolve_shorts(state, &mirror, shorts)?);
+        build::build(context, state, observed, &mirror, &found)?;
+    }
     if failure.is_none() && state.held != asked {
         mirror.keep_only(&asked)?;
         state.held = asked;

@@ -38,6 +38,9 @@ pub(super) struct Resolutions {
     pub(super) failure: Option<MirrorError>,
     /// All asked names.
     pub(super) asked: BTreeSet<String>,
+    /// Asked names that are short commit ids whose meaning has to be looked
+    /// for in the remote's history.
+    pub(super) shorts: BTreeMap<String, String>,
 }
 
 /// What a want calls its ref.
@@ -65,13 +68,19 @@ pub(super) fn resolve(
         names.insert(name, asked);
     }
     let asked: BTreeSet<String> = names.keys().cloned().collect();
-    let failure = match exchange(context, state, request, mirror, &names, exchanged) {
-        Ok(()) => None,
+    let (failure, shorts) = match exchange(context, state, request, mirror, &names, exchanged) {
+        Ok(shorts) => (None, shorts),
         Err(error) if error.is_corrupt() => return Err(error),
-        Err(error) => Some(error),
+        Err(error) => (Some(error), BTreeMap::new()),
     };
+    let found = held(state, mirror, &asked)?;
+    Ok(Resolutions { found, failure, asked, shorts })
+}
+
+/// The commits that the mirror holds of the asked names, noted in the manifest.
+fn held(state: &mut State, mirror: &Mirror<'_>, asked: &BTreeSet<String>) -> Result<BTreeMap<String, Resolved>, MirrorError> {
     let mut found = BTreeMap::new();
-    for name in &asked {
+    for name in asked {
         let resolved = match state.known.get(name) {
             Some(Known::Missing { miss, .. }) => Some(Err(miss.clone())),
             known => match mirror.held(name)? {
@@ -91,13 +100,48 @@ pub(super) fn resolve(
             found.insert(name.clone(), resolved);
         }
     }
-    Ok(Resolutions { found, failure, asked })
+    Ok(found)
+}
+
+/// Looks for what short ids stand for, after everything else has been served:
+/// it may take the remote's whole history, and concerns nobody else.
+///
+/// # Errors
+/// If the mirror itself is broken.
+pub(super) fn resolve_shorts(
+    state: &mut State,
+    mirror: &Mirror<'_>,
+    shorts: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, Resolved>, MirrorError> {
+    let names: BTreeSet<String> = shorts.keys().cloned().collect();
+    for (name, short) in shorts {
+        let misses = match state.known.get(&name) {
+            Some(Known::Missing { misses, .. }) => misses + 1,
+            _ => 1,
+        };
+        let found = mirror.find_short(&short).and_then(|object| {
+            let item = Item { asked: name.clone(), object };
+            mirror.fetch(&[item])?.remove(&name).map_or(Ok(()), Err)
+        });
+        let known = match found {
+            Ok(()) => Known::Found { full_name: COMMIT.to_owned() },
+            Err(error) => {
+                let wait = SHORT_AGAIN.saturating_mul(1 << misses.min(10)).min(SHORT_AGAIN_LONGEST);
+                let miss = Miss { reason: error.reason(), message: error.to_string() };
+                Known::Missing { miss, again: Some(Instant::now() + wait), misses }
+            }
+        };
+        state.known.insert(name, known);
+    }
+    state.fetched = true;
+    held(state, mirror, &names)
 }
 
 /// What one exchange has to settle.
 struct Settling {
     items: Vec<Item>,
     known: BTreeMap<String, Known>,
+    shorts: BTreeMap<String, String>,
 }
 
 fn exchange(
@@ -107,7 +151,7 @@ fn exchange(
     mirror: &Mirror<'_>,
     names: &BTreeMap<String, Asked>,
     exchanged: &mut bool,
-) -> Result<(), MirrorError> {
+) -> Result<BTreeMap<String, String>, MirrorError> {
     // Commits that are held, and what was looked up a moment ago, need no exchange.
     let news = names.iter().any(|(name, asked)| !matches!(asked, Asked::Commit(_)) && !state.known.contains_key(name));
     let list: BTreeSet<String> = names.values().flat_map(Asked::listed).collect();
@@ -151,7 +195,7 @@ fn exchange(
         }
     }
     state.known.extend(settling.known);
-    Ok(())
+    Ok(settling.shorts)
 }
 
 /// Looks every name up, and says which objects have to be fetched for that.
@@ -162,7 +206,7 @@ fn settle(
     names: &BTreeMap<String, Asked>,
     listing: &Listing,
 ) -> Result<Settling, MirrorError> {
-    let mut settling = Settling { items: Vec::new(), known: BTreeMap::new() };
+    let mut settling = Settling { items: Vec::new(), known: BTreeMap::new(), shorts: BTreeMap::new() };
     for (name, asked) in names {
         let known = match refs::resolve(asked, listing) {
             Found::Nothing => Known::Missing { miss: nothing(name, asked), again: None, misses: 0 },
@@ -175,11 +219,15 @@ fn settle(
                 Known::Found { full_name: COMMIT.to_owned() }
             }
             Found::Short(short) => match short_id(state, request, mirror, name, &short)? {
-                Ok(id) => {
+                Short::Is(id) => {
                     settling.need(mirror, name, &id.to_string())?;
                     Known::Found { full_name: COMMIT.to_owned() }
                 }
-                Err(known) => known,
+                Short::Missing(known) => known,
+                Short::Unknown => {
+                    settling.shorts.insert(name.clone(), short);
+                    continue;
+                }
             },
         };
         settling.known.insert(name.clone(), known);
@@ -201,13 +249,19 @@ impl Settling {
     }
 }
 
-/// The commit that a short id stands for: what it stood for before, here or
-/// before a lost volume, else what the remote's history has.
-fn short_id(state: &State, request: &Request, mirror: &Mirror<'_>, name: &str, short: &str) -> Result<Result<Oid, Known>, MirrorError> {
+/// What is known of a short id without asking the remote.
+enum Short {
+    Is(Oid),
+    Missing(Known),
+    Unknown,
+}
+
+/// What a short id stood for before, here or before a lost volume.
+fn short_id(state: &State, request: &Request, mirror: &Mirror<'_>, name: &str, short: &str) -> Result<Short, MirrorError> {
     if let Some(commit) = mirror.held(name)?
         && commit.to_string().starts_with(short)
     {
-        return Ok(Ok(commit));
+        return Ok(Short::Is(commit));
     }
     let preferred = request
         .wants
@@ -216,25 +270,13 @@ fn short_id(state: &State, request: &Request, mirror: &Mirror<'_>, name: &str, s
         .filter_map(|want| want.prefer.commit.as_deref())
         .find(|commit| commit.len() == 40 && commit.starts_with(short));
     if let Some(commit) = preferred.and_then(|commit| Oid::from_str(commit).ok()) {
-        return Ok(Ok(commit));
+        return Ok(Short::Is(commit));
     }
-    let misses = match state.known.get(name) {
-        Some(Known::Missing { again: Some(again), .. }) if Instant::now() < *again => {
-            return Ok(Err(state.known[name].clone()));
-        }
-        Some(Known::Missing { misses, .. }) => misses + 1,
-        _ => 1,
-    };
-    match mirror.find_short(short) {
-        Ok(commit) => Ok(Ok(commit)),
-        Err(error) if error.is_about_one_ref() => {
-            let miss = Miss { reason: error.reason(), message: error.to_string() };
-            // It costs the whole history each time, so it isn't looked for at every poll.
-            let wait = SHORT_AGAIN.saturating_mul(1 << misses.min(10)).min(SHORT_AGAIN_LONGEST);
-            Ok(Err(Known::Missing { miss, again: Some(Instant::now() + wait), misses }))
-        }
-        Err(error) => Err(error),
-    }
+    Ok(match state.known.get(name) {
+        // It costs the whole history each time, so it isn't looked for at every poll.
+        Some(known @ Known::Missing { again: Some(again), .. }) if Instant::now() < *again => Short::Missing(known.clone()),
+        _ => Short::Unknown,
+    })
 }
 
 fn nothing(name: &str, asked: &Asked) -> Miss {
