@@ -69,6 +69,12 @@ impl Identity {
         Self(text)
     }
 
+    /// The identity of no inputs: a release that carries it is never what is wanted.
+    #[must_use]
+    pub fn none() -> Self {
+        Self("a".repeat(DIGEST_CHARS))
+    }
+
     /// The label value for the record of this revision.
     #[must_use]
     pub fn label(&self, revision: i64) -> String {

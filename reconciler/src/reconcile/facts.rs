@@ -55,7 +55,7 @@ pub async fn learn(
             let record = store.record(target, revision).await?;
             let learned = RecordFacts {
                 described_failed: record.described_failed(),
-                rollback_to: record.rollback_to(),
+                is_rollback: record.is_rollback(),
             };
             facts.records.insert(revision, learned);
         }

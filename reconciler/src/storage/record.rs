@@ -50,20 +50,15 @@ impl Record {
         }
     }
 
-    /// The revision that this one returned to, if it is a rollback: as helm 4 records it,
-    /// or as every helm describes it.
+    /// Whether this revision is, or was to be, a return to an earlier one: as helm 4 records
+    /// it, or as every helm describes it.
     #[must_use]
-    pub fn rollback_to(&self) -> Option<i64> {
+    pub fn is_rollback(&self) -> bool {
         let recorded = self.info("rollback_revision").and_then(Value::as_i64);
-        let described = || {
-            let (_, revision) = self.description().split_once("Rollback to ")?;
-            revision
-                .split(|c: char| !c.is_ascii_digit())
-                .next()?
-                .parse()
-                .ok()
-        };
-        recorded.or_else(described).filter(|revision| *revision > 0)
+        let description = self.description();
+        recorded.is_some_and(|revision| revision > 0)
+            || description.contains("Rollback to ")
+            || description.starts_with("Rollback \"")
     }
 
     /// Whether helm, or our recovery, described the revision as failed, whatever became of
@@ -125,7 +120,8 @@ impl Record {
         result
     }
 
-    /// The same record with another status and description, in label and payload.
+    /// The same record with another status and description, in label and payload. What it
+    /// was described as before follows in brackets: it may tell that it is a rollback.
     #[must_use]
     pub fn rewritten(&self, state: RecordState, description: &str) -> Self {
         let mut record = self.clone();
@@ -135,7 +131,15 @@ impl Record {
             .and_then(Value::as_object_mut)
         {
             info.insert("status".into(), Value::String(state.as_str().to_owned()));
-            info.insert("description".into(), Value::String(description.to_owned()));
+            let before = info
+                .get("description")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let description = match before {
+                "" => description.to_owned(),
+                before => format!("{description} ({before})"),
+            };
+            info.insert("description".into(), Value::String(description));
         }
         record.meta.state = state;
         record
@@ -170,13 +174,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_rollback_is_known_by_its_field_or_its_description() {
-        let described = record(json!({"info": {"description": "Rollback to 12"}}));
-        assert_eq!(described.rollback_to(), Some(12));
-        let recorded = record(json!({"info": {"description": "x", "rollback_revision": 3}}));
-        assert_eq!(recorded.rollback_to(), Some(3));
-        let neither = record(json!({"info": {"description": "Rollback to nothing"}}));
-        assert_eq!(neither.rollback_to(), None);
-        assert_eq!(record(json!({"info": {}})).rollback_to(), None);
+        let described = |text: &str| record(json!({"info": {"description": text}})).is_rollback();
+        assert!(described("Rollback to 12"));
+        assert!(described("Rollback \"app\" failed: no"));
+        assert!(described("Marked as failed: it died (Rollback to 1)"));
+        assert!(!described("Upgrade complete: 0123abc"));
+        assert!(!described("Upgrade \"rollback\" failed: no"));
+        let recorded = json!({"info": {"description": "x", "rollback_revision": 3}});
+        assert!(record(recorded).is_rollback());
+        assert!(!record(json!({"info": {}})).is_rollback());
     }
 
     #[test]
@@ -200,10 +206,11 @@ pub(crate) mod tests {
 
     #[test]
     fn rewriting_changes_status_and_description_only() {
-        let before = record(json!({"info": {"status": "pending-upgrade", "notes": "n"}, "x": 1}));
+        let info = json!({"status": "pending-upgrade", "notes": "n", "description": "Preparing"});
+        let before = record(json!({"info": info, "x": 1}));
         let after = before.rewritten(RecordState::Failed, "the process was gone");
         assert_eq!(after.meta.state, RecordState::Failed);
-        let info = json!({"status": "failed", "notes": "n", "description": "the process was gone"});
+        let info = json!({"status": "failed", "notes": "n", "description": "the process was gone (Preparing)"});
         assert_eq!(after.payload(), &json!({"info": info, "x": 1}));
     }
 }

@@ -66,6 +66,12 @@ impl Store {
         Self { client }
     }
 
+    /// The client that records are read and written with.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The metadata of all records of a release, read with quorum: never from a cache.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ mod decide;
 mod desired;
 mod failures;
 mod observed;
+mod present;
 mod recover;
 mod table;
 #[cfg(test)]

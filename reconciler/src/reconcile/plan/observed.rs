@@ -74,8 +74,8 @@ pub struct Facts {
 pub struct RecordFacts {
     /// It was described as failed, whatever its status says now.
     pub described_failed: bool,
-    /// It is a rollback to this revision.
-    pub rollback_to: Option<i64>,
+    /// It is, or was to be, a return to an earlier revision.
+    pub is_rollback: bool,
 }
 
 /// Something that costs an API call, asked for only where it decides.

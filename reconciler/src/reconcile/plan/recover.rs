@@ -2,7 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::decide::{Verdict, delayed, next, roll_back, whole_seconds};
+use super::decide::{Verdict, delayed, next, whole_seconds};
+use super::present::roll_back;
 use super::{Action, Decision, Desired, Need, Observed, Present, Reason};
 use crate::crd::OperationAction;
 use crate::identity::Comparison;
@@ -162,24 +163,13 @@ pub(super) fn good_revision(observed: &Observed, last: &RecordMeta) -> Result<Op
 }
 
 /// Whether the last record returned from a revision that is wanted and failed, whoever
-/// made it.
+/// made it and at whichever try.
 pub(super) fn rolled_back(
     observed: &Observed,
     present: &Present,
     last: &RecordMeta,
 ) -> Result<bool, Need> {
-    let Some(before) = observed.history.before_last() else {
-        return Ok(false);
-    };
     let wanted = &present.identities;
-    if last.stamp.compare(last.revision, wanted) != Comparison::Unknown
-        || before.stamp.compare(before.revision, wanted) != Comparison::Same
-    {
-        return Ok(false);
-    }
-    let by_us = observed.operation.as_ref().is_some_and(|operation| {
-        operation.action == OperationAction::Rollback && operation.revision == last.revision
-    });
     let facts = |revision: i64| {
         observed
             .facts
@@ -187,14 +177,34 @@ pub(super) fn rolled_back(
             .get(&revision)
             .ok_or(Need::Record(revision))
     };
-    if !by_us && facts(last.revision)?.rollback_to.is_none() {
+    if last.stamp.compare(last.revision, wanted) != Comparison::Unknown {
         return Ok(false);
+    }
+    let earlier = || observed.history.records().iter().rev().skip(1);
+    let compare = |record: &RecordMeta| record.stamp.compare(record.revision, wanted);
+    // The newest that tells what it holds; what lies between may be earlier tries to return.
+    let left = earlier().find(|record| compare(record) != Comparison::Unknown);
+    let Some(left) = left.filter(|left| compare(left) == Comparison::Same) else {
+        return Ok(false);
+    };
+    if !returned_by_us(observed, last) && !facts(last.revision)?.is_rollback {
+        return Ok(false);
+    }
+    for between in earlier().take_while(|record| record.revision > left.revision) {
+        if !facts(between.revision)?.is_rollback {
+            return Ok(false);
+        }
     }
     let failed_test = observed
         .last_test
-        .is_some_and(|test| test.revision == before.revision && !test.succeeded);
-    // A failed rollback marks what it returned from superseded, its description stays.
-    Ok(before.state == RecordState::Failed
-        || failed_test
-        || facts(before.revision)?.described_failed)
+        .is_some_and(|test| test.revision == left.revision && !test.succeeded);
+    // A failed rollback marks what it left superseded; its description stays.
+    Ok(left.state == RecordState::Failed || failed_test || facts(left.revision)?.described_failed)
+}
+
+/// Whether the last record is a rollback that we made.
+pub(super) fn returned_by_us(observed: &Observed, last: &RecordMeta) -> bool {
+    observed.operation.as_ref().is_some_and(|operation| {
+        operation.action == OperationAction::Rollback && operation.revision == last.revision
+    })
 }

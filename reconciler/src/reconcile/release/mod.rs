@@ -8,17 +8,21 @@ mod deadline;
 mod job;
 mod message;
 mod outcome;
+mod remains;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tandem_shared::child::Cancel;
+use tandem_shared::child::{self, Cancel};
 use tandem_shared::lock::Guard;
 
 use self::outcome::judge;
+use self::remains::Remains;
+use super::objects::{Objects, ObjectsError, objects_of};
 use super::plan::Action;
+use crate::crd::Target;
 use crate::helm::{self, Apply, Helm, HelmError, Run};
-use crate::identity::{IDENTITY_LABEL, Identity};
+use crate::identity::{Comparison, IDENTITY_LABEL, Identity};
 use crate::storage::{History, MARKED_FAILED, Record, RecordState, Store, StoreError};
 
 pub use job::{Chart, Job};
@@ -29,6 +33,7 @@ pub use outcome::{End, Outcome};
 pub struct Engine {
     helm: Arc<Helm>,
     store: Store,
+    remains: Remains,
 }
 
 /// An action that couldn't even be tried. Every one of them is worth another try.
@@ -40,6 +45,9 @@ pub enum ReleaseError {
     /// Helm can't be run.
     #[error(transparent)]
     Helm(#[from] HelmError),
+    /// Objects can't be looked up.
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
     /// The job lacks what its action needs, or the record isn't there: a mistake of ours.
     #[error("can't {action} release {target}: {what}")]
     Incomplete {
@@ -59,7 +67,12 @@ impl Engine {
     /// Performs with this helm, on records that this store reads and writes.
     #[must_use]
     pub fn new(helm: Arc<Helm>, store: Store) -> Self {
-        Self { helm, store }
+        let remains = Remains::new(Objects::new(store.client().clone()));
+        Self {
+            helm,
+            store,
+            remains,
+        }
     }
 
     /// Helm's records.
@@ -72,6 +85,22 @@ impl Engine {
     #[must_use]
     pub fn helm(&self) -> &Helm {
         &self.helm
+    }
+
+    /// Looks up objects that releases name.
+    #[must_use]
+    pub fn objects(&self) -> &Objects {
+        self.remains.objects()
+    }
+
+    /// Objects that an uninstall of ours left terminating and that are so still, for
+    /// [`Observed::terminating`](super::plan::Observed::terminating). Costs nothing where
+    /// there are none.
+    ///
+    /// # Errors
+    /// If the API can't be asked.
+    pub async fn terminating(&self, target: &Target) -> Result<Vec<String>, ReleaseError> {
+        Ok(self.remains.terminating(target).await?)
     }
 
     /// Performs one action to its end. `cancel` interrupts an install or upgrade; the other
@@ -160,13 +189,53 @@ impl Engine {
         };
         let arguments = self.arguments(&job, last.as_ref())?;
         let deadline = deadline::of(&job, last.as_ref());
+        let doubtful = is_doubtful(&job.action, last.as_ref());
+        let named = match (&job.action, &last) {
+            (Action::Uninstall { .. }, Some(last)) => objects_of(last.manifest()),
+            _ => Vec::new(),
+        };
         drop(last);
         let target = job.target.clone();
         let (job, run) = self.child(job, arguments, deadline, cancel).await?;
         let run = run?;
+        if run.end != child::End::Exited(0) {
+            self.remains.remember(&target, named).await;
+        }
         let history = self.store.history(&target).await?;
         let tested = self.tested(&job, &history).await?;
-        Ok(judge(&job, &run, history, tested))
+        let mut outcome = judge(&job, &run, history, tested);
+        if doubtful && outcome.end == End::Succeeded {
+            self.doubt(&job, &mut outcome).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// Helm takes an object that is still being removed for one that is there: the release
+    /// is recorded as deployed, and then the object vanishes. Such a revision is no success,
+    /// and gets the label of nothing, so that an upgrade follows.
+    async fn doubt(&self, job: &Job, outcome: &mut Outcome) -> Result<(), ReleaseError> {
+        let Some(last) = outcome.history.last().cloned() else {
+            return Ok(());
+        };
+        let record = self.store.record(&job.target, last.revision).await?;
+        let vanishing = self
+            .remains
+            .vanishing(&job.target, record.manifest())
+            .await?;
+        if vanishing.is_empty() {
+            return Ok(());
+        }
+        self.store
+            .patch_label(&job.target, &record.meta, &Identity::none())
+            .await?;
+        outcome.end = End::Failed;
+        outcome.message = format!(
+            "of an earlier release, and still being removed: {}; the release is upgraded once \
+             they are gone",
+            vanishing.join(", ")
+        );
+        outcome.history = self.store.history(&job.target).await?;
+        Ok(())
     }
 
     /// Runs the child on a thread of its own: the kernel ties the child's life to it.
@@ -265,6 +334,19 @@ impl Engine {
             .args(),
             _ => return Err(job.incomplete("helm has no part in it")),
         })
+    }
+}
+
+/// Whether objects may be there that are being removed: at an install, and after one that
+/// met such.
+fn is_doubtful(action: &Action, last: Option<&Record>) -> bool {
+    match action {
+        Action::Install { .. } => true,
+        Action::Upgrade { .. } => last.is_some_and(|last| {
+            let nothing = [Identity::none()];
+            last.meta.stamp.compare(last.meta.revision, &nothing) == Comparison::Same
+        }),
+        _ => false,
     }
 }
 

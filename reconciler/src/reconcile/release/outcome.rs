@@ -109,6 +109,13 @@ fn describe(job: &Job, run: &Run, end: End) -> String {
                 run.took.as_secs()
             )
         }
+        (action, child::End::Exited(code @ 129..)) => {
+            format!(
+                "{} failed: helm was ended by signal {}",
+                verb(action),
+                code - 128
+            )
+        }
         (action, child::End::Exited(_)) => format!("{} failed", verb(action)),
     };
     let said = message::of(&run.stderr, &job.mask);
