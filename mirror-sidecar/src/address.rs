@@ -83,7 +83,9 @@ pub enum AddressError {
     #[error("the git URL {0:?} isn't accepted: write {1}, or host:path for ssh")]
     Scheme(String, String),
     /// A `file://` address into Tandem's own folders.
-    #[error("the git URL {0:?} isn't accepted: it lies in Tandem's own volume, which holds other sources' mirrors")]
+    #[error(
+        "the git URL {0:?} isn't accepted: it lies in Tandem's own volume, which holds other sources' mirrors"
+    )]
     OwnVolume(String),
 }
 
@@ -91,7 +93,11 @@ pub enum AddressError {
 ///
 /// # Errors
 /// Says why it isn't accepted, without what is secret in it.
-pub fn parse(url: &str, allowed: &BTreeSet<Scheme>, forbidden: &[&Path]) -> Result<Address, AddressError> {
+pub fn parse(
+    url: &str,
+    allowed: &BTreeSet<Scheme>,
+    forbidden: &[&Path],
+) -> Result<Address, AddressError> {
     let shown = redact_url(url);
     let malformed = |why| AddressError::Malformed(shown.clone(), why);
     if url.is_empty() {
@@ -107,11 +113,16 @@ pub fn parse(url: &str, allowed: &BTreeSet<Scheme>, forbidden: &[&Path]) -> Resu
         return Err(malformed("it is longer than 2,048 bytes"));
     }
     let refused = || {
-        let words: Vec<String> = allowed.iter().map(|scheme| format!("{}://…", scheme.as_str())).collect();
+        let words: Vec<String> = allowed
+            .iter()
+            .map(|scheme| format!("{}://…", scheme.as_str()))
+            .collect();
         AddressError::Scheme(shown.clone(), words.join(", "))
     };
     let address = match url.split_once("://") {
-        Some((word, rest)) => with_scheme(Scheme::from_str(word).map_err(|()| refused())?, rest).map_err(malformed)?,
+        Some((word, rest)) => {
+            with_scheme(Scheme::from_str(word).map_err(|()| refused())?, rest).map_err(malformed)?
+        }
         None => scp_like(url).ok_or_else(refused)?,
     };
     if !allowed.contains(&address.scheme) {
@@ -119,7 +130,9 @@ pub fn parse(url: &str, allowed: &BTreeSet<Scheme>, forbidden: &[&Path]) -> Resu
     }
     if let Some(folder) = &address.folder {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-        let own = |root: &&Path| real.starts_with(root.canonicalize().unwrap_or_else(|_| root.to_path_buf()));
+        let own = |root: &&Path| {
+            real.starts_with(root.canonicalize().unwrap_or_else(|_| root.to_path_buf()))
+        };
         if forbidden.iter().any(own) {
             return Err(AddressError::OwnVolume(shown));
         }
@@ -138,7 +151,13 @@ fn with_scheme(scheme: Scheme, rest: &str) -> Result<Address, &'static str> {
             return Err("after file:// there must be an absolute path without `..`");
         }
         let url = format!("file://{path}");
-        return Ok(Address { scheme, url, origin: "file://".to_owned(), folder: Some(decoded.into()), userinfo: None });
+        return Ok(Address {
+            scheme,
+            url,
+            origin: "file://".to_owned(),
+            folder: Some(decoded.into()),
+            userinfo: None,
+        });
     }
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
@@ -163,16 +182,27 @@ fn with_scheme(scheme: Scheme, rest: &str) -> Result<Address, &'static str> {
         }
         Some(user) => {
             let (name, password) = user.split_once(':').unwrap_or((user, ""));
-            (format!("{origin}{path}"), Some((decode(name), SecretString::from(decode(password)))))
+            (
+                format!("{origin}{path}"),
+                Some((decode(name), SecretString::from(decode(password)))),
+            )
         }
     };
-    Ok(Address { scheme, url, origin, folder: None, userinfo })
+    Ok(Address {
+        scheme,
+        url,
+        origin,
+        folder: None,
+        userinfo,
+    })
 }
 
 /// `user@host:path`. A slash before the colon makes it a path, and a second
 /// colon right behind the first one a call of a transport helper.
 fn scp_like(url: &str) -> Option<Address> {
-    let end = url.strip_prefix('[').map_or(0, |rest| rest.find(']').map_or(0, |at| at + 2));
+    let end = url
+        .strip_prefix('[')
+        .map_or(0, |rest| rest.find(']').map_or(0, |at| at + 2));
     let colon = end + url[end..].find(':')?;
     let (target, path) = (&url[..colon], &url[colon + 1..]);
     let host = target.rsplit('@').next().unwrap_or_default();
@@ -192,10 +222,12 @@ fn scp_like(url: &str) -> Option<Address> {
 
 /// A name or number of a host, with or without a port.
 fn is_host(host: &str) -> bool {
-    let bare = host.trim_start_matches('[');
     !host.is_empty()
-        && !bare.starts_with(['-', ':'])
-        && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']' | '%'))
+        && !host.starts_with(['-', ':'])
+        && !host.starts_with("[-")
+        && host.chars().all(|c| {
+            c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']' | '%')
+        })
 }
 
 /// Undoes percent-encoding, as git does before it opens a path.
@@ -230,7 +262,14 @@ mod tests {
     use super::*;
 
     fn all() -> BTreeSet<Scheme> {
-        [Scheme::File, Scheme::Git, Scheme::Http, Scheme::Https, Scheme::Ssh].into()
+        [
+            Scheme::File,
+            Scheme::Git,
+            Scheme::Http,
+            Scheme::Https,
+            Scheme::Ssh,
+        ]
+        .into()
     }
 
     fn read(url: &str) -> Result<Address, AddressError> {
@@ -240,19 +279,52 @@ mod tests {
     #[test]
     fn what_people_write_is_accepted() {
         let cases = [
-            ("file:///srv/r.git", Scheme::File, "file:///srv/r.git", "file://"),
-            ("https://h.test:8443/Org/R.git", Scheme::Https, "https://h.test:8443/Org/R.git", "https://h.test:8443"),
+            (
+                "file:///srv/r.git",
+                Scheme::File,
+                "file:///srv/r.git",
+                "file://",
+            ),
+            (
+                "https://h.test:8443/Org/R.git",
+                Scheme::Https,
+                "https://h.test:8443/Org/R.git",
+                "https://h.test:8443",
+            ),
             ("http://h/r", Scheme::Http, "http://h/r", "http://h"),
             ("git://h/r", Scheme::Git, "git://h/r", "git://h"),
-            ("ssh://git@h:2222/r.git", Scheme::Ssh, "ssh://git@h:2222/r.git", "ssh://git@h:2222"),
-            ("ssh://git:pw@h/r.git", Scheme::Ssh, "ssh://git@h/r.git", "ssh://h"),
-            ("git@github.com:org/r.git", Scheme::Ssh, "git@github.com:org/r.git", "ssh://github.com"),
+            (
+                "ssh://git@h:2222/r.git",
+                Scheme::Ssh,
+                "ssh://git@h:2222/r.git",
+                "ssh://git@h:2222",
+            ),
+            (
+                "ssh://git:pw@h/r.git",
+                Scheme::Ssh,
+                "ssh://git@h/r.git",
+                "ssh://h",
+            ),
+            (
+                "git@github.com:org/r.git",
+                Scheme::Ssh,
+                "git@github.com:org/r.git",
+                "ssh://github.com",
+            ),
             ("[::1]:r.git", Scheme::Ssh, "[::1]:r.git", "ssh://[::1]"),
         ];
         for (url, scheme, given, origin) in cases {
             let address = read(url).unwrap();
-            assert_eq!((address.scheme, address.url.as_str()), (scheme, given), "{url}");
-            assert_eq!(address.origin.replace("git@", ""), origin.replace("git@", ""), "{url}");
+            assert_eq!(
+                (address.scheme, address.url.as_str()),
+                (scheme, given),
+                "{url}"
+            );
+            assert_eq!(
+                address.origin.replace("git@", ""),
+                origin.replace("git@", ""),
+                "{url}"
+            );
         }
     }
 
@@ -267,9 +339,27 @@ mod tests {
     #[test]
     fn what_could_do_harm_is_refused() {
         let bad = [
-            "", "-oProxyCommand=x", "ssh://-oProxyCommand=x/r", "ssh://-u@h/r", "git@-h:r", "git@h:-r", "https://h/-r",
-            "ext::sh -c x", "ext::x", "fd::7", "/srv/r.git", "./r", "https://h/r\nx", "https://h/r x", "https://", "https://h",
-            "file://h/r", "file:///a/../volume/x", "file:///a/%2e%2e/volume/x", "ftp://h/r", "file:///volume/served/mirrors/x.git",
+            "",
+            "-oProxyCommand=x",
+            "ssh://-oProxyCommand=x/r",
+            "ssh://-u@h/r",
+            "git@-h:r",
+            "git@h:-r",
+            "https://h/-r",
+            "ext::sh -c x",
+            "ext::x",
+            "fd::7",
+            "/srv/r.git",
+            "./r",
+            "https://h/r\nx",
+            "https://h/r x",
+            "https://",
+            "https://h",
+            "file://h/r",
+            "file:///a/../volume/x",
+            "file:///a/%2e%2e/volume/x",
+            "ftp://h/r",
+            "file:///volume/served/mirrors/x.git",
         ];
         for url in bad {
             assert!(read(url).is_err(), "{url}");
@@ -280,7 +370,11 @@ mod tests {
 
     #[test]
     fn a_refusal_never_shows_a_password() {
-        for url in ["ftp://me:secret@h/r", "https://me:secret@/r", "ssh://me:secret@-h/r"] {
+        for url in [
+            "ftp://me:secret@h/r",
+            "https://me:secret@/r",
+            "ssh://me:secret@-h/r",
+        ] {
             let error = read(url).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

@@ -25,7 +25,12 @@ pub struct Args {
     pub credentials: Option<PathBuf>,
 
     /// Where /healthz, /readyz and /metrics are served. Port 0 takes a free one.
-    #[arg(long, env = "MIRROR_LISTEN", default_value = "127.0.0.1:3031", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        env = "MIRROR_LISTEN",
+        default_value = "127.0.0.1:3031",
+        value_name = "ADDRESS"
+    )]
     pub listen: SocketAddr,
 
     /// The git program. It needs 2.31 or newer; ssh is taken from PATH.
@@ -44,7 +49,13 @@ pub struct Args {
     /// The kinds of addresses that are accepted. `file` reads repositories of
     /// this machine (never the volume's own); leave it out where people that
     /// you don't trust with that write HelmReleases.
-    #[arg(long, env = "MIRROR_SCHEMES", default_value = "file,git,http,https,ssh", value_delimiter = ',', value_name = "SCHEME")]
+    #[arg(
+        long,
+        env = "MIRROR_SCHEMES",
+        default_value = "file,git,http,https,ssh",
+        value_delimiter = ',',
+        value_name = "SCHEME"
+    )]
     pub schemes: Vec<String>,
 
     /// How long mirrors, manifests and artifacts stay once nothing asks for them.
@@ -61,7 +72,12 @@ pub struct Args {
 
     /// Sources that are worked on at the same time. Failing ones have half as
     /// many places of their own, so that they never delay the others.
-    #[arg(long, env = "MIRROR_MAX_CONCURRENT", default_value_t = 4, value_name = "N")]
+    #[arg(
+        long,
+        env = "MIRROR_MAX_CONCURRENT",
+        default_value_t = 4,
+        value_name = "N"
+    )]
     pub max_concurrent: usize,
 
     /// Bytes of all files of one chart, at most.
@@ -69,7 +85,12 @@ pub struct Args {
     pub max_chart_bytes: u64,
 
     /// Files of one chart, at most.
-    #[arg(long, env = "MIRROR_MAX_CHART_FILES", default_value_t = 20_000, value_name = "N")]
+    #[arg(
+        long,
+        env = "MIRROR_MAX_CHART_FILES",
+        default_value_t = 20_000,
+        value_name = "N"
+    )]
     pub max_chart_files: usize,
 
     /// Bytes that the volume may hold (an emptyDir's sizeLimit). From 80 % of
@@ -78,7 +99,12 @@ pub struct Args {
     pub volume_limit: Option<u64>,
 
     /// How log lines look. Which ones are shown: RUST_LOG, such as `debug`.
-    #[arg(long, env = "MIRROR_LOG_FORMAT", default_value = "fmt", value_name = "FORMAT")]
+    #[arg(
+        long,
+        env = "MIRROR_LOG_FORMAT",
+        default_value = "fmt",
+        value_name = "FORMAT"
+    )]
     pub log_format: LogFormat,
 }
 
@@ -115,7 +141,13 @@ mod tests {
 
     #[test]
     fn durations_are_written_as_in_go() {
-        for (text, seconds) in [("15m", 900), ("1h30m", 5400), ("20s", 20), ("0", 0), ("0s", 0)] {
+        for (text, seconds) in [
+            ("15m", 900),
+            ("1h30m", 5400),
+            ("20s", 20),
+            ("0", 0),
+            ("0s", 0),
+        ] {
             assert_eq!(duration(text).unwrap().as_secs(), seconds, "{text}");
         }
         assert_eq!(duration("500ms").unwrap().as_millis(), 500);

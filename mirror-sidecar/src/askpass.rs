@@ -28,10 +28,15 @@ pub fn answer() -> Option<ExitCode> {
     };
     let answer = env::var(variable).unwrap_or_default();
     let mut out = std::io::stdout();
-    Some(match out.write_all(answer.as_bytes()).and_then(|()| out.write_all(b"\n")) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    })
+    Some(
+        match out
+            .write_all(answer.as_bytes())
+            .and_then(|()| out.write_all(b"\n"))
+        {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+    )
 }
 
 /// Which answer fits a question such as `Password for 'https://me@host': `.
@@ -61,7 +66,10 @@ mod tests {
         let cases = [
             ("Username for 'https://git.test:8443': ", Some(USERNAME)),
             ("Password for 'https://me@git.test:8443': ", Some(PASSWORD)),
-            ("Password for 'https://m%40e@git.test:8443/org/repo.git': ", Some(PASSWORD)),
+            (
+                "Password for 'https://m%40e@git.test:8443/org/repo.git': ",
+                Some(PASSWORD),
+            ),
             ("Password for 'https://git.test:8443@evil.test': ", None),
             ("Password for 'http://me@git.test:8443': ", None),
             ("Password for 'https://me@git.test': ", None),

@@ -79,7 +79,9 @@ impl TryFrom<Args> for Config {
         let schemes = args
             .schemes
             .iter()
-            .map(|word| Scheme::from_str(word.trim()).map_err(|()| ConfigError::Scheme(word.clone())))
+            .map(|word| {
+                Scheme::from_str(word.trim()).map_err(|()| ConfigError::Scheme(word.clone()))
+            })
             .collect::<Result<_, _>>()?;
         if args.max_concurrent == 0 {
             return Err(ConfigError::Zero("--max-concurrent"));
@@ -89,14 +91,22 @@ impl TryFrom<Args> for Config {
         }
         // git runs in another folder, so no path may be relative.
         let absolute = |option, path: PathBuf| {
-            std::path::absolute(&path).map_err(|source| ConfigError::File { option, path, source })
+            std::path::absolute(&path).map_err(|source| ConfigError::File {
+                option,
+                path,
+                source,
+            })
         };
         let readable = |option, path: Option<PathBuf>| {
             let Some(path) = path else { return Ok(None) };
             // Opened once, so that a wrong mount is told at the start and not at the first fetch.
             match std::fs::File::open(&path) {
                 Ok(_) => absolute(option, path).map(Some),
-                Err(source) => Err(ConfigError::File { option, path, source }),
+                Err(source) => Err(ConfigError::File {
+                    option,
+                    path,
+                    source,
+                }),
             }
         };
         let root = absolute("--volume", args.volume)?;
@@ -104,9 +114,16 @@ impl TryFrom<Args> for Config {
         Ok(Self {
             volume: Volume::at(&root),
             root,
-            credentials: args.credentials.map(|path| absolute("--credentials", path)).transpose()?,
+            credentials: args
+                .credentials
+                .map(|path| absolute("--credentials", path))
+                .transpose()?,
             listen: args.listen,
-            git: if is_path { absolute("--git", args.git)? } else { args.git },
+            git: if is_path {
+                absolute("--git", args.git)?
+            } else {
+                args.git
+            },
             askpass: std::env::current_exe().map_err(ConfigError::Program)?,
             ssh_key: readable("--ssh-key-file", args.ssh_key_file)?,
             known_hosts: readable("--ssh-known-hosts-file", args.ssh_known_hosts_file)?,
@@ -115,7 +132,10 @@ impl TryFrom<Args> for Config {
             rescan: args.rescan_interval.unsigned_abs(),
             lock_wait: args.lock_wait.unsigned_abs(),
             concurrent: args.max_concurrent,
-            limits: Limits { bytes: args.max_chart_bytes, entries: args.max_chart_files },
+            limits: Limits {
+                bytes: args.max_chart_bytes,
+                entries: args.max_chart_files,
+            },
             volume_limit: args.volume_limit,
         })
     }

@@ -53,7 +53,9 @@ pub enum AccessError {
     #[error("the value of the credential's key `{0}` isn't UTF-8 text")]
     NotText(String),
     /// ssh without anything to check the host's key against.
-    #[error("no host keys are known for ssh: put `known_hosts` into the credential or start with --ssh-known-hosts-file; hosts are never trusted unseen")]
+    #[error(
+        "no host keys are known for ssh: put `known_hosts` into the credential or start with --ssh-known-hosts-file; hosts are never trusted unseen"
+    )]
     NoKnownHosts,
     /// The volume refuses.
     #[error(transparent)]
@@ -96,7 +98,11 @@ impl KeyFile {
         if !content.ends_with(b"\n") {
             file.write_all(b"\n")?;
         }
-        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+        let path = PathBuf::from(format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            file.as_raw_fd()
+        ));
         Ok(Self { _file: file, path })
     }
 
@@ -111,7 +117,11 @@ impl KeyFile {
 ///
 /// # Errors
 /// If it names a credential that isn't there or doesn't fit.
-pub fn access(config: &Config, request: &Request, address: &Address) -> Result<Access, AccessError> {
+pub fn access(
+    config: &Config,
+    request: &Request,
+    address: &Address,
+) -> Result<Access, AccessError> {
     let mut access = match (&request.source.credential, &request.credential_id) {
         (None, None) => Access::default(),
         (Some(reference), None) => {
@@ -154,10 +164,15 @@ fn named(config: &Config, id: &str, address: &Address) -> Result<Access, AccessE
         other => AccessError::Volume(other),
     })?;
     let path = |key: &str| match values.contains_key(key) {
-        true => credentials::file(root, id, key).map(Some).map_err(AccessError::Volume),
+        true => credentials::file(root, id, key)
+            .map(Some)
+            .map_err(AccessError::Volume),
         false => Ok(None),
     };
-    let mut access = Access { known_hosts: path("known_hosts")?, ..Access::default() };
+    let mut access = Access {
+        known_hosts: path("known_hosts")?,
+        ..Access::default()
+    };
     access.ca = match path("ca.crt")? {
         None => path("caFile")?,
         found => found,
@@ -166,9 +181,15 @@ fn named(config: &Config, id: &str, address: &Address) -> Result<Access, AccessE
     let username = text(&values, "username")?;
     if let Some(password) = text(&values, "password")? {
         // Hosts that take a token as password take any name with it.
-        access.basic = Some((username.unwrap_or_else(|| "git".to_owned()), SecretString::from(password)));
+        access.basic = Some((
+            username.unwrap_or_else(|| "git".to_owned()),
+            SecretString::from(password),
+        ));
     }
-    if let Some(key) = values.get("identity").or_else(|| values.get("ssh-privatekey")) {
+    if let Some(key) = values
+        .get("identity")
+        .or_else(|| values.get("ssh-privatekey"))
+    {
         access.identity = Some(KeyFile::new(key).map_err(AccessError::Key)?);
     }
     let unfit = |keys| AccessError::Unfit {
@@ -177,7 +198,9 @@ fn named(config: &Config, id: &str, address: &Address) -> Result<Access, AccessE
         keys,
     };
     match address.scheme {
-        Scheme::Http | Scheme::Https if access.basic.is_none() && access.bearer.is_none() && access.ca.is_none() => {
+        Scheme::Http | Scheme::Https
+            if access.basic.is_none() && access.bearer.is_none() && access.ca.is_none() =>
+        {
             Err(unfit("username and password, bearerToken, or ca.crt"))
         }
         Scheme::Ssh if access.identity.is_none() => Err(unfit("identity, and known_hosts")),
@@ -186,7 +209,9 @@ fn named(config: &Config, id: &str, address: &Address) -> Result<Access, AccessE
 }
 
 fn text(values: &Values, key: &str) -> Result<Option<String>, AccessError> {
-    let Some(value) = values.get(key) else { return Ok(None) };
+    let Some(value) = values.get(key) else {
+        return Ok(None);
+    };
     match std::str::from_utf8(value) {
         // An editor's newline at the end is no part of a password.
         Ok(text) => Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned())),
@@ -199,7 +224,10 @@ impl Access {
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        let secrets = [self.basic.as_ref().map(|(_, password)| password), self.bearer.as_ref()];
+        let secrets = [
+            self.basic.as_ref().map(|(_, password)| password),
+            self.bearer.as_ref(),
+        ];
         for secret in secrets.into_iter().flatten() {
             let secret = secret.expose_secret();
             // Shorter than this it would cut up ordinary words, and protect nothing.
@@ -216,7 +244,9 @@ impl Access {
 fn encode(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
             other => format!("%{other:02X}"),
         })
         .collect()
@@ -245,6 +275,9 @@ mod tests {
     fn a_key_is_readable_for_us_alone_and_ends_with_a_newline() {
         let key = KeyFile::new(b"key").unwrap();
         assert_eq!(std::fs::read(key.path()).unwrap(), b"key\n");
-        assert_eq!(std::fs::metadata(key.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(key.path()).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
 }

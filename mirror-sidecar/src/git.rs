@@ -29,9 +29,24 @@ const OUTPUT: usize = 32 * 1024 * 1024;
 
 /// Variables of this process that git gets too.
 const PASSED: &[&str] = &[
-    "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "NSS_WRAPPER_PASSWD", "NSS_WRAPPER_GROUP", "GIT_EXEC_PATH", "TMPDIR",
-    "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY",
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "NSS_WRAPPER_PASSWD",
+    "NSS_WRAPPER_GROUP",
+    "GIT_EXEC_PATH",
+    "TMPDIR",
+    "http_proxy",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
 ];
 
 /// Settings of every call, beside those of the transport.
@@ -82,7 +97,12 @@ impl Git {
     /// Runs git as `config` says, until `cancel`.
     #[must_use]
     pub fn new(config: &Config, cancel: Cancel, metrics: Arc<Metrics>) -> Self {
-        Self { program: config.git.clone(), askpass: config.askpass.clone(), cancel, metrics }
+        Self {
+            program: config.git.clone(),
+            askpass: config.askpass.clone(),
+            cancel,
+            metrics,
+        }
     }
 
     /// Whether this process is ending.
@@ -96,7 +116,12 @@ impl Git {
     ///
     /// # Errors
     /// If git can't be started. How it ended is in the outcome.
-    pub fn run(&self, call: &Call<'_>, arguments: &[&str], input: &[u8]) -> Result<Outcome, ChildError> {
+    pub fn run(
+        &self,
+        call: &Call<'_>,
+        arguments: &[&str],
+        input: &[u8],
+    ) -> Result<Outcome, ChildError> {
         let mut command = Command::new(&self.program);
         command.env_clear().current_dir("/");
         if let Some(repository) = call.repository {
@@ -119,19 +144,29 @@ impl Git {
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_OPTIONAL_LOCKS", "0")
             .env("GIT_NO_REPLACE_OBJECTS", "1");
-        let mut settings: Vec<(String, String)> =
-            SETTINGS.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let mut settings: Vec<(String, String)> = SETTINGS
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
         // Kept open until the child has ended.
         let mut global = None;
         if let Some((address, access)) = call.remote {
-            settings.push((format!("protocol.{}.allow", address.scheme.as_str()), "always".to_owned()));
+            settings.push((
+                format!("protocol.{}.allow", address.scheme.as_str()),
+                "always".to_owned(),
+            ));
             global = self.reach(&mut command, &mut settings, address, access);
         }
         command.env("GIT_CONFIG_COUNT", settings.len().to_string());
         for (at, (key, value)) in settings.iter().enumerate() {
-            command.env(format!("GIT_CONFIG_KEY_{at}"), key).env(format!("GIT_CONFIG_VALUE_{at}"), value);
+            command
+                .env(format!("GIT_CONFIG_KEY_{at}"), key)
+                .env(format!("GIT_CONFIG_VALUE_{at}"), value);
         }
-        let limits = Limits { deadline: call.deadline, output: OUTPUT };
+        let limits = Limits {
+            deadline: call.deadline,
+            output: OUTPUT,
+        };
         let outcome = child::run(command, input, call.lock, &limits, &self.cancel);
         drop(global);
         if let Ok(outcome) = &outcome {
@@ -169,12 +204,17 @@ impl Git {
                 None
             }
             Scheme::Ssh => {
-                command.env("GIT_SSH_COMMAND", ssh_command(access)).env("GIT_SSH_VARIANT", "ssh");
+                command
+                    .env("GIT_SSH_COMMAND", ssh_command(access))
+                    .env("GIT_SSH_VARIANT", "ssh");
                 None
             }
             Scheme::File => {
                 let global = trusted_folder(address.folder.as_deref()?).ok()?;
-                command.env("GIT_CONFIG_GLOBAL", format!("/proc/{}/fd/{}", std::process::id(), global.as_raw_fd()));
+                command.env(
+                    "GIT_CONFIG_GLOBAL",
+                    format!("/proc/{}/fd/{}", std::process::id(), global.as_raw_fd()),
+                );
                 Some(global)
             }
             Scheme::Git => None,
@@ -185,9 +225,18 @@ impl Git {
 /// git serves a folder of another user only if told so by a file: the settings
 /// in the environment don't reach the serving side. Exactly this one is told.
 fn trusted_folder(folder: &Path) -> std::io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("gitconfig", rustix::fs::MemfdFlags::CLOEXEC)?);
-    let quoted = folder.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
-    write!(file, "[safe]\n\tdirectory = \"{quoted}\"\n\tdirectory = \"{quoted}/.git\"\n")?;
+    let mut file = File::from(rustix::fs::memfd_create(
+        "gitconfig",
+        rustix::fs::MemfdFlags::CLOEXEC,
+    )?);
+    let quoted = folder
+        .to_string_lossy()
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"");
+    write!(
+        file,
+        "[safe]\n\tdirectory = \"{quoted}\"\n\tdirectory = \"{quoted}/.git\"\n"
+    )?;
     Ok(file)
 }
 

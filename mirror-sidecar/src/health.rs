@@ -45,7 +45,9 @@ impl Health {
 
     /// Something keeps `what` from working; says whether that is news.
     pub fn trouble(&self, what: &str, why: &str) -> bool {
-        lock(&self.problems).insert(what.to_owned(), why.to_owned()).is_none_or(|before| before != why)
+        lock(&self.problems)
+            .insert(what.to_owned(), why.to_owned())
+            .is_none_or(|before| before != why)
     }
 
     /// `what` works (again); says whether that is news.
@@ -70,7 +72,14 @@ impl Health {
     /// Says why it should not.
     pub fn live(&self) -> Result<(), String> {
         let silent = lock(&self.beat).elapsed();
-        if silent < SILENCE { Ok(()) } else { Err(format!("the schedule has been silent for {} s", silent.as_secs())) }
+        if silent < SILENCE {
+            Ok(())
+        } else {
+            Err(format!(
+                "the schedule has been silent for {} s",
+                silent.as_secs()
+            ))
+        }
     }
 
     /// Whether it does its work.
@@ -86,7 +95,10 @@ impl Health {
         if problems.is_empty() {
             return Ok(());
         }
-        Err(problems.iter().map(|(what, why)| format!("{what}: {why}\n")).collect())
+        Err(problems
+            .iter()
+            .map(|(what, why)| format!("{what}: {why}\n"))
+            .collect())
     }
 }
 

@@ -26,13 +26,28 @@ pub struct Shown {
 ///
 /// # Errors
 /// If the listener fails.
-pub async fn serve(listener: TcpListener, shown: Shown, end: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    shown: Shown,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
     let routes = Router::new()
-        .route("/healthz", get(|State(shown): State<Shown>| async move { verdict(shown.health.live()) }))
-        .route("/readyz", get(|State(shown): State<Shown>| async move { verdict(shown.health.ready()) }))
-        .route("/metrics", get(|State(shown): State<Shown>| async move { metrics(&shown.metrics) }))
+        .route(
+            "/healthz",
+            get(|State(shown): State<Shown>| async move { verdict(shown.health.live()) }),
+        )
+        .route(
+            "/readyz",
+            get(|State(shown): State<Shown>| async move { verdict(shown.health.ready()) }),
+        )
+        .route(
+            "/metrics",
+            get(|State(shown): State<Shown>| async move { metrics(&shown.metrics) }),
+        )
         .with_state(shown);
-    axum::serve(listener, routes).with_graceful_shutdown(end).await
+    axum::serve(listener, routes)
+        .with_graceful_shutdown(end)
+        .await
 }
 
 fn verdict(result: Result<(), String>) -> Response {
@@ -44,7 +59,14 @@ fn verdict(result: Result<(), String>) -> Response {
 
 fn metrics(metrics: &Metrics) -> Response {
     match metrics.text() {
-        Ok(text) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response(),
+        Ok(text) => (
+            [(
+                header::CONTENT_TYPE,
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            )],
+            text,
+        )
+            .into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

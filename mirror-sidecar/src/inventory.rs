@@ -32,7 +32,12 @@ pub struct Hold<'a> {
 impl Hold<'_> {
     /// Keeps one more.
     pub fn also(&self, digest: &Digest) {
-        self.inventory.lock().named.entry(self.source.clone()).or_default().insert(digest.clone());
+        self.inventory
+            .lock()
+            .named
+            .entry(self.source.clone())
+            .or_default()
+            .insert(digest.clone());
     }
 }
 
@@ -45,7 +50,10 @@ impl Inventory {
     /// Lets a check of `source` keep what it builds.
     #[must_use]
     pub fn hold<'a>(&'a self, source: &'a SourceName) -> Hold<'a> {
-        Hold { inventory: self, source }
+        Hold {
+            inventory: self,
+            source,
+        }
     }
 
     /// `manifest` is on the volume: what it names is kept, and what only the
@@ -71,13 +79,21 @@ impl Inventory {
 
     /// Removes, by `remove`, every one of `present` that nothing has named for
     /// `grace`. What is named while this runs waits for it.
-    pub fn collect(&self, present: &[Digest], grace: Duration, now: Instant, mut remove: impl FnMut(&Digest) -> bool) {
+    pub fn collect(
+        &self,
+        present: &[Digest],
+        grace: Duration,
+        now: Instant,
+        mut remove: impl FnMut(&Digest) -> bool,
+    ) {
         let mut inner = self.lock();
         if !inner.unknown.is_empty() {
             return;
         }
         let named: BTreeSet<Digest> = inner.named.values().flatten().cloned().collect();
-        inner.unnamed_since.retain(|digest, _| !named.contains(digest) && present.contains(digest));
+        inner
+            .unnamed_since
+            .retain(|digest, _| !named.contains(digest) && present.contains(digest));
         for digest in present.iter().filter(|digest| !named.contains(digest)) {
             let since = *inner.unnamed_since.entry(digest.clone()).or_insert(now);
             if now.saturating_duration_since(since) >= grace && remove(digest) {
@@ -88,8 +104,14 @@ impl Inventory {
 }
 
 fn digests(manifest: &Manifest) -> BTreeSet<Digest> {
-    let goods = manifest.results.values().filter_map(|result| result.good.as_ref());
-    goods.flat_map(|good| good.same_as.iter().chain([&good.artifact])).cloned().collect()
+    let goods = manifest
+        .results
+        .values()
+        .filter_map(|result| result.good.as_ref());
+    goods
+        .flat_map(|good| good.same_as.iter().chain([&good.artifact]))
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]
@@ -112,13 +134,24 @@ mod tests {
         let mut removed = Vec::new();
         for seconds in [0, 59, 60] {
             let now = start + Duration::from_secs(seconds);
-            inventory.collect(&present, grace, now, |digest| { removed.push((seconds, digest.clone())); true });
+            inventory.collect(&present, grace, now, |digest| {
+                removed.push((seconds, digest.clone()));
+                true
+            });
         }
         assert_eq!(removed, [(60, gone)]);
         // No longer named: its own grace begins now.
         inventory.dropped(&source);
         for seconds in [100, 159, 160] {
-            inventory.collect(&present[..1], grace, start + Duration::from_secs(seconds), |digest| { removed.push((seconds, digest.clone())); true });
+            inventory.collect(
+                &present[..1],
+                grace,
+                start + Duration::from_secs(seconds),
+                |digest| {
+                    removed.push((seconds, digest.clone()));
+                    true
+                },
+            );
         }
         assert_eq!(removed[1..], [(160, kept)]);
     }

@@ -41,23 +41,37 @@ pub struct Survey {
 /// Looks at everything on the sidecar's mount.
 #[must_use]
 pub fn survey(served: &Served) -> Survey {
-    let mut survey = Survey { bytes: bytes_below(served.root()), ..Survey::default() };
+    let mut survey = Survey {
+        bytes: bytes_below(served.root()),
+        ..Survey::default()
+    };
     for path in entries(&served.manifests()) {
         survey.sources.extend(source_of(&path));
     }
     for path in entries(&served.mirrors()) {
-        let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".git"));
+        let stem = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.strip_suffix(".git"));
         survey.sources.extend(stem.and_then(SourceName::parse));
     }
     for path in entries(&served.artifacts()) {
-        survey.artifacts.extend(path.file_name().and_then(|name| name.to_str()).and_then(Digest::from_file_name));
+        survey.artifacts.extend(
+            path.file_name()
+                .and_then(|name| name.to_str())
+                .and_then(Digest::from_file_name),
+        );
     }
     survey
 }
 
 /// What is there in a folder that may change while we look.
 fn entries(folder: &Path) -> Vec<std::path::PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .collect()
 }
 
 fn bytes_below(folder: &Path) -> u64 {
@@ -84,13 +98,24 @@ pub struct Orphans {
 impl Orphans {
     /// Notes which of the sources that are `present` nothing wants, and gives
     /// those that have been so for the whole `grace`.
-    pub fn due(&mut self, present: &BTreeSet<SourceName>, wanted: &BTreeSet<SourceName>, grace: Duration, now: Instant) -> Vec<SourceName> {
-        self.since.retain(|source, _| present.contains(source) && !wanted.contains(source));
+    pub fn due(
+        &mut self,
+        present: &BTreeSet<SourceName>,
+        wanted: &BTreeSet<SourceName>,
+        grace: Duration,
+        now: Instant,
+    ) -> Vec<SourceName> {
+        self.since
+            .retain(|source, _| present.contains(source) && !wanted.contains(source));
         for source in present.difference(wanted) {
             self.since.entry(source.clone()).or_insert(now);
         }
         let over = |since: &Instant| now.saturating_duration_since(*since) >= grace;
-        self.since.iter().filter(|(_, since)| over(since)).map(|(source, _)| source.clone()).collect()
+        self.since
+            .iter()
+            .filter(|(_, since)| over(since))
+            .map(|(source, _)| source.clone())
+            .collect()
     }
 }
 
@@ -122,7 +147,10 @@ pub fn clear_leftovers(served: &Served) -> Result<usize, PublishError> {
     }
     for path in entries(&served.mirrors()) {
         // A mirror that was being made anew, or the one that it took the place of.
-        if path.extension().is_some_and(|extension| extension == "new" || extension == "old") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "new" || extension == "old")
+        {
             publish::remove_folder(&path)?;
             swept += 1;
         }
@@ -165,11 +193,28 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let grace = Duration::from_secs(900);
         // An empty but valid list destroys nothing at once.
-        assert!(orphans.due(&present, &BTreeSet::new(), grace, at(0)).is_empty());
-        assert!(orphans.due(&present, &BTreeSet::new(), grace, at(899)).is_empty());
+        assert!(
+            orphans
+                .due(&present, &BTreeSet::new(), grace, at(0))
+                .is_empty()
+        );
+        assert!(
+            orphans
+                .due(&present, &BTreeSet::new(), grace, at(899))
+                .is_empty()
+        );
         // One comes back: its grace is forgotten.
-        assert_eq!(orphans.due(&present, &[source('b')].into(), grace, at(900)), [source('a')]);
-        assert_eq!(orphans.due(&present, &BTreeSet::new(), grace, at(1000)), [source('a')]);
-        assert_eq!(orphans.due(&present, &BTreeSet::new(), grace, at(1900)), [source('a'), source('b')]);
+        assert_eq!(
+            orphans.due(&present, &[source('b')].into(), grace, at(900)),
+            [source('a')]
+        );
+        assert_eq!(
+            orphans.due(&present, &BTreeSet::new(), grace, at(1000)),
+            [source('a')]
+        );
+        assert_eq!(
+            orphans.due(&present, &BTreeSet::new(), grace, at(1900)),
+            [source('a'), source('b')]
+        );
     }
 }

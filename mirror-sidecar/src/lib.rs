@@ -37,6 +37,8 @@ pub mod serving;
 pub mod signals;
 pub mod snapshot;
 mod start;
+#[cfg(test)]
+mod testing;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -66,7 +68,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     let begun = config.clone();
     let health = Arc::new(Health::default());
     let inventory = Inventory::default();
-    let (role, inventory) = tokio::task::spawn_blocking(move || start::begin(&begun, inventory)).await??;
+    let (role, inventory) =
+        tokio::task::spawn_blocking(move || start::begin(&begun, inventory)).await??;
     let metrics = Arc::new(Metrics::default());
     let cancel = Cancel::new().context("can't make a pipe")?;
     let git = Git::new(&config, cancel.clone(), Arc::clone(&metrics));
@@ -77,9 +80,18 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         // A dropped sender means the end as well.
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    let shown = Shown { health: Arc::clone(&health), metrics: Arc::clone(&metrics) };
+    let shown = Shown {
+        health: Arc::clone(&health),
+        metrics: Arc::clone(&metrics),
+    };
     let served = tokio::spawn(http::serve(listener, shown, ended(stopped.clone())));
-    let context = Arc::new(Context { config, git, metrics, inventory, health });
+    let context = Arc::new(Context {
+        config,
+        git,
+        metrics,
+        inventory,
+        health,
+    });
     let mut schedule = std::pin::pin!(schedule::run(context, ended(stopped)));
     tokio::select! {
         () = shutdown => {}

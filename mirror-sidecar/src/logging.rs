@@ -11,9 +11,15 @@ use crate::args::LogFormat;
 /// If logging was started before.
 pub fn start(format: LogFormat) -> Result<(), TryInitError> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false);
     match format {
-        LogFormat::Fmt => lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).finish().try_init(),
+        LogFormat::Fmt => lines
+            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .finish()
+            .try_init(),
         LogFormat::Json => lines.json().flatten_event(true).finish().try_init(),
     }
 }

@@ -14,7 +14,10 @@ fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     logging::start(args.log_format)?;
     let config = Config::try_from(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let shutdown = signals::shutdown()?;
         run(config, shutdown).await

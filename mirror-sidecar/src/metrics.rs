@@ -124,18 +124,67 @@ impl Default for Metrics {
             sources: Gauge::default(),
             registry: Registry::default(),
         };
-        registry.register("exchanges", "Exchanges with remotes, by kind (list, fetch) and outcome", metrics.exchanges.clone());
-        registry.register("git_children", "git programs run, by command and outcome", metrics.children.clone());
-        registry.register_with_unit("exchange", "How long exchanges with remotes took", Unit::Seconds, metrics.seconds.clone());
-        registry.register("artifacts", "Charts and files dealt with: written, same, unchanged or failed", metrics.artifacts.clone());
-        registry.register("checks", "Checks of sources, by outcome", metrics.checks.clone());
-        registry.register("manifests_published", "Manifest files written", metrics.manifests.clone());
-        registry.register("removed", "What nothing asked for any more and was dropped, by kind", metrics.removed.clone());
-        registry.register("source_up", "1 if the last check of the source went well, else 0", metrics.up.clone());
-        registry.register("source_checked_timestamp_seconds", "When the source's remote last answered, in Unix time", metrics.checked.clone());
-        registry.register_with_unit("volume", "What lies on the sidecar's mount", Unit::Bytes, metrics.volume_bytes.clone());
-        registry.register("sources", "Sources that are wanted", metrics.sources.clone());
-        Self { registry, ..metrics }
+        registry.register(
+            "exchanges",
+            "Exchanges with remotes, by kind (list, fetch) and outcome",
+            metrics.exchanges.clone(),
+        );
+        registry.register(
+            "git_children",
+            "git programs run, by command and outcome",
+            metrics.children.clone(),
+        );
+        registry.register_with_unit(
+            "exchange",
+            "How long exchanges with remotes took",
+            Unit::Seconds,
+            metrics.seconds.clone(),
+        );
+        registry.register(
+            "artifacts",
+            "Charts and files dealt with: written, same, unchanged or failed",
+            metrics.artifacts.clone(),
+        );
+        registry.register(
+            "checks",
+            "Checks of sources, by outcome",
+            metrics.checks.clone(),
+        );
+        registry.register(
+            "manifests_published",
+            "Manifest files written",
+            metrics.manifests.clone(),
+        );
+        registry.register(
+            "removed",
+            "What nothing asked for any more and was dropped, by kind",
+            metrics.removed.clone(),
+        );
+        registry.register(
+            "source_up",
+            "1 if the last check of the source went well, else 0",
+            metrics.up.clone(),
+        );
+        registry.register(
+            "source_checked_timestamp_seconds",
+            "When the source's remote last answered, in Unix time",
+            metrics.checked.clone(),
+        );
+        registry.register_with_unit(
+            "volume",
+            "What lies on the sidecar's mount",
+            Unit::Bytes,
+            metrics.volume_bytes.clone(),
+        );
+        registry.register(
+            "sources",
+            "Sources that are wanted",
+            metrics.sources.clone(),
+        );
+        Self {
+            registry,
+            ..metrics
+        }
     }
 }
 
@@ -149,11 +198,16 @@ impl Metrics {
             End::Cancelled => "cancelled",
         };
         let kind = Word(command.as_str());
-        let labels = Exchange { kind, outcome: Word(word) };
+        let labels = Exchange {
+            kind,
+            outcome: Word(word),
+        };
         self.children.get_or_create(&labels).inc();
         if matches!(command, GitCommand::List | GitCommand::Fetch) {
             self.exchanges.get_or_create(&labels).inc();
-            self.seconds.get_or_create(&Kind { kind }).observe(outcome.took.as_secs_f64());
+            self.seconds
+                .get_or_create(&Kind { kind })
+                .observe(outcome.took.as_secs_f64());
         }
     }
 
@@ -165,14 +219,24 @@ impl Metrics {
             Built::Unchanged => "unchanged",
             Built::Failed => "failed",
         };
-        self.artifacts.get_or_create(&Ended { outcome: Word(word) }).inc();
+        self.artifacts
+            .get_or_create(&Ended {
+                outcome: Word(word),
+            })
+            .inc();
     }
 
     /// Counts a check that ended, and shows how its source is.
     pub fn checked(&self, source: &SourceName, state: &SourceState, at: Option<i64>) {
         let well = *state == SourceState::Ready;
-        self.checks.get_or_create(&Ended { outcome: Word(if well { "success" } else { "failure" }) }).inc();
-        let labels = BySource { source: source.to_string() };
+        self.checks
+            .get_or_create(&Ended {
+                outcome: Word(if well { "success" } else { "failure" }),
+            })
+            .inc();
+        let labels = BySource {
+            source: source.to_string(),
+        };
         self.up.get_or_create(&labels).set(i64::from(well));
         if let Some(at) = at {
             self.checked.get_or_create(&labels).set(at);
@@ -191,7 +255,9 @@ impl Metrics {
 
     /// Forgets a source that nothing asks for.
     pub fn forget(&self, source: &SourceName) {
-        let labels = BySource { source: source.to_string() };
+        let labels = BySource {
+            source: source.to_string(),
+        };
         self.up.remove(&labels);
         self.checked.remove(&labels);
     }
@@ -217,7 +283,13 @@ mod tests {
         metrics.built(Built::Written);
         metrics.manifest_published();
         let text = metrics.text().unwrap();
-        assert!(text.contains("tandem_mirror_artifacts_total{outcome=\"written\"} 1"), "{text}");
-        assert!(text.contains("tandem_mirror_manifests_published_total 1"), "{text}");
+        assert!(
+            text.contains("tandem_mirror_artifacts_total{outcome=\"written\"} 1"),
+            "{text}"
+        );
+        assert!(
+            text.contains("tandem_mirror_manifests_published_total 1"),
+            "{text}"
+        );
     }
 }

@@ -43,7 +43,12 @@ impl Serving {
             }
         };
         let manifest = found.clone().unwrap_or_else(|| begin(source));
-        Self { path, manifest, published: found, published_at: None }
+        Self {
+            path,
+            manifest,
+            published: found,
+            published_at: None,
+        }
     }
 
     /// What is served.
@@ -60,11 +65,20 @@ impl Serving {
     /// Records that the source can't be checked.
     pub fn fail(&mut self, reason: Reason, message: String, next: Duration, now: Timestamp) {
         let before = self.manifest.failure.take();
-        let attempts = before.as_ref().map_or(0, |failure| failure.attempts).saturating_add(1);
+        let attempts = before
+            .as_ref()
+            .map_or(0, |failure| failure.attempts)
+            .saturating_add(1);
         let since = before.map_or(now, |failure| failure.since);
         let next_attempt = now.checked_add(next).unwrap_or(now);
         self.manifest.state = SourceState::Failing;
-        self.manifest.failure = Some(Failure { reason, message, since, attempts, next_attempt });
+        self.manifest.failure = Some(Failure {
+            reason,
+            message,
+            since,
+            attempts,
+            next_attempt,
+        });
     }
 
     /// Publishes, unless that was done a moment ago; then the next call does.
@@ -154,7 +168,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let served = Volume::at(folder.path()).served;
         publish::folder(&served.manifests(), Audience::Group).unwrap();
-        let source = Source { kind: SourceKind::Git, url: "https://u:p@h/r".into(), credential: None };
+        let source = Source {
+            kind: SourceKind::Git,
+            url: "https://u:p@h/r".into(),
+            credential: None,
+        };
         let mut serving = Serving::take_up(&served, &source);
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let minutes = |count: i64| start + jiff::SignedDuration::from_mins(count);
@@ -168,13 +186,26 @@ mod tests {
         assert!(serving.publish(minutes(10)).unwrap());
         assert_eq!(serving.manifest().sequence, first);
 
-        serving.fail(Reason::Unreachable, "gone".into(), Duration::from_secs(5), minutes(11));
+        serving.fail(
+            Reason::Unreachable,
+            "gone".into(),
+            Duration::from_secs(5),
+            minutes(11),
+        );
         assert!(serving.publish(minutes(11)).unwrap());
         assert_eq!(serving.manifest().sequence, first + 1);
-        serving.fail(Reason::Unreachable, "gone".into(), Duration::from_secs(9), minutes(12));
+        serving.fail(
+            Reason::Unreachable,
+            "gone".into(),
+            Duration::from_secs(9),
+            minutes(12),
+        );
         assert!(serving.publish(minutes(12)).unwrap());
         let failure = serving.manifest().failure.clone().unwrap();
-        assert_eq!((serving.manifest().sequence, failure.attempts, failure.since), (first + 1, 2, minutes(11)));
+        assert_eq!(
+            (serving.manifest().sequence, failure.attempts, failure.since),
+            (first + 1, 2, minutes(11))
+        );
 
         // A successor goes on where we ended; the password is nowhere.
         let again = Serving::take_up(&served, &source);

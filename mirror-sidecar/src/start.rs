@@ -16,7 +16,9 @@ use crate::janitor;
 #[derive(Debug, Error)]
 pub(super) enum StartError {
     /// Another sidecar lives.
-    #[error("another mirror-sidecar lives on this volume: {0}; end it, or give this one a volume of its own")]
+    #[error(
+        "another mirror-sidecar lives on this volume: {0}; end it, or give this one a volume of its own"
+    )]
     Held(LockError),
     /// The lock can't be taken.
     #[error(transparent)]
@@ -31,17 +33,27 @@ pub(super) enum StartError {
 ///
 /// # Errors
 /// If another sidecar lives on the volume or the volume can't be written.
-pub(super) fn begin(config: &Config, inventory: Inventory) -> Result<(Guard, Inventory), StartError> {
+pub(super) fn begin(
+    config: &Config,
+    inventory: Inventory,
+) -> Result<(Guard, Inventory), StartError> {
     let served = &config.volume.served;
     for folder in served.folders() {
         // The other role has no business in the mirrors.
-        let audience = if folder == served.mirrors() { Audience::Owner } else { Audience::Group };
+        let audience = if folder == served.mirrors() {
+            Audience::Owner
+        } else {
+            Audience::Group
+        };
         publish::folder(&folder, audience)?;
     }
-    let role = lock::acquire_within(&served.role_lock(), config.lock_wait).map_err(|error| match error {
-        held @ LockError::Held { .. } => StartError::Held(held),
-        other => StartError::Lock(other),
-    })?;
+    let role =
+        lock::acquire_within(&served.role_lock(), config.lock_wait).map_err(
+            |error| match error {
+                held @ LockError::Held { .. } => StartError::Held(held),
+                other => StartError::Lock(other),
+            },
+        )?;
     let swept = janitor::clear_leftovers(served)?;
     if swept > 0 {
         tracing::info!(swept, "cleared away what a predecessor left");
@@ -55,7 +67,9 @@ pub(super) fn begin(config: &Config, inventory: Inventory) -> Result<(Guard, Inv
     publish::json(&served.contract(), &contract)?;
     // What manifests name is kept from the first moment on, also of sources
     // that nothing asks for just now.
-    let sources = observe::list(&served.manifests()).map(|listing| listing.sources).unwrap_or_default();
+    let sources = observe::list(&served.manifests())
+        .map(|listing| listing.sources)
+        .unwrap_or_default();
     for source in sources {
         match observe::load::<Manifest>(&served.manifest(&source)) {
             Ok(observed) => inventory.published(&source, &observed.document),

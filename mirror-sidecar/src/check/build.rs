@@ -46,27 +46,47 @@ pub(super) fn build(
     let look_into_rejections = state.rejections.as_ref() != Some(&observed.digest);
     let mut groups: BTreeMap<&str, Vec<&Want>> = BTreeMap::new();
     for want in &request.wants {
-        let group = if want.group.is_empty() { &want.key } else { &want.group };
+        let group = if want.group.is_empty() {
+            &want.key
+        } else {
+            &want.group
+        };
         groups.entry(group).or_default().push(want);
     }
     // Wants of several groups are often the same chart at the same commit.
     let mut built = BTreeMap::new();
     for wants in groups.values() {
         for want in wants {
-            state.serving.edit().results.entry(want.key.clone()).or_default();
+            state
+                .serving
+                .edit()
+                .results
+                .entry(want.key.clone())
+                .or_default();
         }
-        let bad = if look_into_rejections { rejected(context, state, wants) } else { false };
+        let bad = if look_into_rejections {
+            rejected(context, state, wants)
+        } else {
+            false
+        };
         if !bad && is_settled(context, state, wants, found) {
             continue;
         }
         let mut outcomes = Vec::new();
         for want in wants {
-            let Some(resolved) = found.get(&asked_name(want)) else { continue };
+            let Some(resolved) = found.get(&asked_name(want)) else {
+                continue;
+            };
             let outcome = match resolved {
                 Err(miss) => Err(missing(miss)),
                 Ok(commit) => one(context, state, mirror, want, *commit, bad, &mut built),
             };
-            if let Err(Trouble { reason: Reason::MirrorCorrupt, message, .. }) = outcome {
+            if let Err(Trouble {
+                reason: Reason::MirrorCorrupt,
+                message,
+                ..
+            }) = outcome
+            {
                 return Err(MirrorError::Corrupt(message));
             }
             outcomes.push((*want, outcome));
@@ -82,23 +102,38 @@ pub(super) fn build(
 }
 
 fn missing(miss: &Miss) -> Trouble {
-    Trouble { reason: miss.reason.clone(), message: miss.message.clone(), commit: None, lasting: false }
+    Trouble {
+        reason: miss.reason.clone(),
+        message: miss.message.clone(),
+        commit: None,
+        lasting: false,
+    }
 }
 
 /// Whether everything about these wants was dealt with at this very commit,
 /// and what came of it is still there.
-fn is_settled(context: &Context, state: &State, wants: &[&Want], found: &BTreeMap<String, Resolved>) -> bool {
+fn is_settled(
+    context: &Context,
+    state: &State,
+    wants: &[&Want],
+    found: &BTreeMap<String, Resolved>,
+) -> bool {
     wants.iter().all(|want| {
-        let Some(Ok(commit)) = found.get(&asked_name(want)) else { return false };
+        let Some(Ok(commit)) = found.get(&asked_name(want)) else {
+            return false;
+        };
         let result = state.serving.manifest().results.get(&want.key);
-        let there = result.and_then(|result| result.good.as_ref()).is_none_or(|good| is_there(context, good));
+        let there = result
+            .and_then(|result| result.good.as_ref())
+            .is_none_or(|good| is_there(context, good));
         state.settled.get(&want.key) == Some(commit) && there
     })
 }
 
 fn is_there(context: &Context, good: &Good) -> bool {
     let path = context.config.volume.served.artifact(&good.artifact);
-    path.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() == good.size)
+    path.symlink_metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.len() == good.size)
 }
 
 /// Whether the reconciler rightly rejected an artifact of these wants.
@@ -126,13 +161,30 @@ fn one(
     rewrite: bool,
     cache: &mut Cache,
 ) -> Result<Outcome, Trouble> {
-    let prior = state.serving.manifest().results.get(&want.key).and_then(|result| result.good.as_ref());
+    let prior = state
+        .serving
+        .manifest()
+        .results
+        .get(&want.key)
+        .and_then(|result| result.good.as_ref());
     if let Some(Ok((good, contained))) = cache.get(&(commit, want.spec.clone())) {
-        let built = if prior.is_some_and(|prior| prior.artifact == good.artifact) { Built::Unchanged } else { Built::Same };
-        return Ok(Outcome { good: carry(prior, good.clone()), built, contained: *contained });
+        let built = if prior.is_some_and(|prior| prior.artifact == good.artifact) {
+            Built::Unchanged
+        } else {
+            Built::Same
+        };
+        return Ok(Outcome {
+            good: carry(prior, good.clone()),
+            built,
+            contained: *contained,
+        });
     }
-    let outcome = at(context, state, mirror, want, commit, prior, rewrite).map_err(|error| trouble(&error, want, commit))?;
-    cache.insert((commit, want.spec.clone()), Ok((outcome.good.clone(), outcome.contained)));
+    let outcome = at(context, state, mirror, want, commit, prior, rewrite)
+        .map_err(|error| trouble(&error, want, commit))?;
+    cache.insert(
+        (commit, want.spec.clone()),
+        Ok((outcome.good.clone(), outcome.contained)),
+    );
     Ok(outcome)
 }
 
@@ -152,7 +204,11 @@ fn at(
     if let (Some(prior), Some(contained)) = (prior_there, state.contained.get(&want.key))
         && snapshot::folder_of(&snapshot, &want.spec)? == Some(*contained)
     {
-        return Ok(Outcome { good: prior.clone(), built: Built::Unchanged, contained: Some(*contained) });
+        return Ok(Outcome {
+            good: prior.clone(),
+            built: Built::Unchanged,
+            contained: Some(*contained),
+        });
     }
     let plan = snapshot::plan(&snapshot, &want.spec, limits)?;
     let inputs = plan.inputs();
@@ -160,7 +216,11 @@ fn at(
     if let Some(prior) = prior_there
         && prior.inputs == inputs
     {
-        return Ok(Outcome { good: prior.clone(), built: Built::Unchanged, contained });
+        return Ok(Outcome {
+            good: prior.clone(),
+            built: Built::Unchanged,
+            contained,
+        });
     }
     let hold = context.inventory.hold(&state.name);
     let exported = snapshot::export(&snapshot, &plan, limits, served, &hold, rewrite)?;
@@ -175,14 +235,26 @@ fn at(
         size: exported.size,
         since: Timestamp::now(),
     };
-    let built = if exported.written { Built::Written } else { Built::Same };
-    Ok(Outcome { good: carry(prior, good), built, contained })
+    let built = if exported.written {
+        Built::Written
+    } else {
+        Built::Same
+    };
+    Ok(Outcome {
+        good: carry(prior, good),
+        built,
+        contained,
+    })
 }
 
 /// The same content keeps the commit and the time at which it was first seen.
 fn carry(prior: Option<&Good>, good: Good) -> Good {
     match prior {
-        Some(prior) if prior.artifact == good.artifact => Good { commit: prior.commit.clone(), since: prior.since, ..good },
+        Some(prior) if prior.artifact == good.artifact => Good {
+            commit: prior.commit.clone(),
+            since: prior.since,
+            ..good
+        },
         _ => good,
     }
 }
@@ -193,26 +265,57 @@ fn trouble(error: &SnapshotError, want: &Want, commit: Oid) -> Trouble {
         _ => "chart",
     };
     let short: String = commit.to_string().chars().take(12).collect();
-    let path: String = want.spec.path.chars().filter(|c| !c.is_control()).take(200).collect();
+    let path: String = want
+        .spec
+        .path
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(200)
+        .collect();
     let named = asked_name(want);
     let message = match error {
         SnapshotError::Corrupt(_) => error.to_string(),
         _ => format!("{kind} {path:?} at {named} ({short}): {error}"),
     };
-    Trouble { reason: error.reason(), message, commit: Some(commit), lasting: !error.may_pass() }
+    Trouble {
+        reason: error.reason(),
+        message,
+        commit: Some(commit),
+        lasting: !error.may_pass(),
+    }
 }
 
 /// Puts a group's results into the manifest: all of them, or why none.
-fn apply(context: &Context, state: &mut State, outcomes: Vec<(&Want, Result<Outcome, Trouble>)>, found: &BTreeMap<String, Resolved>) {
+fn apply(
+    context: &Context,
+    state: &mut State,
+    outcomes: Vec<(&Want, Result<Outcome, Trouble>)>,
+    found: &BTreeMap<String, Resolved>,
+) {
     let held_back = outcomes.iter().find_map(|(want, outcome)| match outcome {
-        Err(trouble) => Some(format!("{:?} of the same HelmRelease can't be had ({}), so nothing of it moves", want.spec.path, trouble.reason)),
+        Err(trouble) => Some(format!(
+            "{:?} of the same HelmRelease can't be had ({}), so nothing of it moves",
+            want.spec.path, trouble.reason
+        )),
         Ok(_) => None,
     });
-    let lasting = outcomes.iter().all(|(_, outcome)| outcome.as_ref().map_or_else(|trouble| trouble.lasting, |_| true));
+    let lasting = outcomes.iter().all(|(_, outcome)| {
+        outcome
+            .as_ref()
+            .map_or_else(|trouble| trouble.lasting, |_| true)
+    });
     let now = Timestamp::now();
     for (want, outcome) in outcomes {
-        let commit = found.get(&asked_name(want)).and_then(|resolved| resolved.as_ref().ok()).copied();
-        let result = state.serving.edit().results.entry(want.key.clone()).or_default();
+        let commit = found
+            .get(&asked_name(want))
+            .and_then(|resolved| resolved.as_ref().ok())
+            .copied();
+        let result = state
+            .serving
+            .edit()
+            .results
+            .entry(want.key.clone())
+            .or_default();
         let (built, trouble) = match (outcome, &held_back) {
             (Ok(outcome), None) => {
                 if outcome.built == Built::Written {
@@ -228,7 +331,15 @@ fn apply(context: &Context, state: &mut State, outcomes: Vec<(&Want, Result<Outc
             }
             (Ok(_), Some(message)) => {
                 let message = message.clone();
-                (Built::Failed, Some(Trouble { reason: Reason::GroupHeldBack, message, commit, lasting }))
+                (
+                    Built::Failed,
+                    Some(Trouble {
+                        reason: Reason::GroupHeldBack,
+                        message,
+                        commit,
+                        lasting,
+                    }),
+                )
             }
             (Err(trouble), _) => (Built::Failed, Some(trouble)),
         };
@@ -249,5 +360,10 @@ fn blame(result: &mut WantResult, trouble: Trouble, now: Timestamp) {
         _ => now,
     };
     let commit = trouble.commit.map(|commit| commit.to_string());
-    result.problem = Some(Problem { reason: trouble.reason, message: trouble.message, since, commit });
+    result.problem = Some(Problem {
+        reason: trouble.reason,
+        message: trouble.message,
+        since,
+        commit,
+    });
 }

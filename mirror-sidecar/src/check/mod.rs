@@ -53,7 +53,9 @@ pub struct Context {
 impl Context {
     /// Whether so much lies on the volume that nothing more may be fetched.
     fn over_budget(&self) -> bool {
-        self.config.volume_limit.is_some_and(|limit| self.health.used() >= limit / 5 * 4)
+        self.config
+            .volume_limit
+            .is_some_and(|limit| self.health.used() >= limit / 5 * 4)
     }
 }
 
@@ -80,8 +82,14 @@ pub struct State {
 /// What an asked name stood for.
 #[derive(Clone, Debug)]
 enum Known {
-    Found { full_name: String },
-    Missing { miss: Miss, again: Option<Instant>, misses: u32 },
+    Found {
+        full_name: String,
+    },
+    Missing {
+        miss: Miss,
+        again: Option<Instant>,
+        misses: u32,
+    },
 }
 
 /// How a check ended.
@@ -104,7 +112,9 @@ impl State {
     #[must_use]
     pub fn take_up(context: &Context, request: &Request) -> Self {
         let serving = Serving::take_up(&context.config.volume.served, &request.source);
-        context.inventory.published(&request.source.name(), serving.manifest());
+        context
+            .inventory
+            .published(&request.source.name(), serving.manifest());
         Self {
             name: request.source.name(),
             serving,
@@ -127,13 +137,19 @@ impl State {
 
     fn publish(&mut self, context: &Context, soon: bool) -> bool {
         let now = Timestamp::now();
-        let result = if soon { self.serving.publish_soon(now) } else { self.serving.publish(now) };
+        let result = if soon {
+            self.serving.publish_soon(now)
+        } else {
+            self.serving.publish(now)
+        };
         let what = format!("manifest {}", self.name);
         match result {
             Ok(written) => {
                 if written {
                     context.metrics.manifest_published();
-                    context.inventory.published(&self.name, self.serving.manifest());
+                    context
+                        .inventory
+                        .published(&self.name, self.serving.manifest());
                 }
                 if context.health.well(&what) {
                     tracing::info!(source = %self.name, "the volume takes manifests again");
@@ -152,9 +168,18 @@ impl State {
 
 /// Looks at a source. `poll` asks the remote even if nothing new is wanted.
 #[must_use]
-pub fn check(context: &Context, state: &mut State, observed: &Observed<Request>, poll: bool) -> Ended {
+pub fn check(
+    context: &Context,
+    state: &mut State,
+    observed: &Observed<Request>,
+    poll: bool,
+) -> Ended {
     let request = &observed.document;
-    let interval = Duration::from_secs(request.interval_seconds.clamp(*INTERVAL.start(), *INTERVAL.end()));
+    let interval = Duration::from_secs(
+        request
+            .interval_seconds
+            .clamp(*INTERVAL.start(), *INTERVAL.end()),
+    );
     let ask = poll
         || state.is_failing()
         || state.broken
@@ -164,7 +189,10 @@ pub fn check(context: &Context, state: &mut State, observed: &Observed<Request>,
     let result = attempt(context, state, observed, &mut exchanged);
     if context.git.is_cancelled() {
         // Cut short by our own end: it says nothing about the source.
-        return Ended { exchanged: false, next: interval };
+        return Ended {
+            exchanged: false,
+            next: interval,
+        };
     }
     let now = Timestamp::now();
     let next = match result {
@@ -178,7 +206,9 @@ pub fn check(context: &Context, state: &mut State, observed: &Observed<Request>,
         }
         Err(failed) => {
             let before = state.serving.manifest().failure.clone();
-            let attempts = before.as_ref().map_or(1, |failure| failure.attempts.saturating_add(1));
+            let attempts = before
+                .as_ref()
+                .map_or(1, |failure| failure.attempts.saturating_add(1));
             let next = backoff::after_failure(&failed.reason, attempts, interval);
             if before.is_none_or(|before| before.reason != failed.reason) {
                 tracing::warn!(source = %state.name, url = %request.source.redacted().url, reason = %failed.reason, message = %failed.message, "the source can't be checked");
@@ -191,8 +221,10 @@ pub fn check(context: &Context, state: &mut State, observed: &Observed<Request>,
     state.credential.clone_from(&request.credential_id);
     let manifest = state.serving.edit();
     manifest.handled_refresh.clone_from(&request.refresh);
-    manifest.observed_request =
-        Some(ObservedRequest { digest: observed.digest.clone(), credential_id: request.credential_id.clone() });
+    manifest.observed_request = Some(ObservedRequest {
+        digest: observed.digest.clone(),
+        credential_id: request.credential_id.clone(),
+    });
     let keys: BTreeSet<&String> = request.wants.iter().map(|want| &want.key).collect();
     manifest.results.retain(|key, _| keys.contains(key));
     let asked: BTreeSet<String> = request.wants.iter().map(resolve::asked_name).collect();
@@ -202,33 +234,73 @@ pub fn check(context: &Context, state: &mut State, observed: &Observed<Request>,
     state.contained.retain(|key, _| keys.contains(key));
     let published = state.publish(context, false);
     let manifest = state.serving.manifest();
-    context.metrics.checked(&state.name, &manifest.state, manifest.checked_at.map(Timestamp::as_second));
-    if published { Ended { exchanged, next } } else { Ended { exchanged: true, next: next.min(Duration::from_secs(10)) } }
+    context.metrics.checked(
+        &state.name,
+        &manifest.state,
+        manifest.checked_at.map(Timestamp::as_second),
+    );
+    if published {
+        Ended { exchanged, next }
+    } else {
+        Ended {
+            exchanged: true,
+            next: next.min(Duration::from_secs(10)),
+        }
+    }
 }
 
-fn attempt(context: &Context, state: &mut State, observed: &Observed<Request>, exchanged: &mut bool) -> Result<(), Failed> {
+fn attempt(
+    context: &Context,
+    state: &mut State,
+    observed: &Observed<Request>,
+    exchanged: &mut bool,
+) -> Result<(), Failed> {
     let request = &observed.document;
     let config = &context.config;
     if request.source.kind != SourceKind::Git {
         let reason = Reason::Unsupported;
-        let message = format!("sources of kind {:?} aren't served by this version, only git", request.source.kind.as_str());
+        let message = format!(
+            "sources of kind {:?} aren't served by this version, only git",
+            request.source.kind.as_str()
+        );
         return Err(Failed { reason, message });
     }
     let mut forbidden: Vec<&Path> = vec![&config.root];
     forbidden.extend(config.credentials.as_deref());
-    let address = address::parse(&request.source.url, &config.schemes, &forbidden)
-        .map_err(|error| Failed { reason: Reason::InvalidUrl, message: error.to_string() })?;
-    let access = credentials::access(config, request, &address)
-        .map_err(|error| Failed { reason: error.reason(), message: error.to_string() })?;
-    let timeout = Duration::from_secs(request.timeout_seconds.clamp(*TIMEOUT.start(), *TIMEOUT.end()));
-    let remote = Remote { address: &address, access: &access, timeout };
-    with_mirror(context, state, observed, remote, exchanged)
-        .map_err(|error| Failed { reason: error.reason(), message: shown(&error, state.broken, &address, &access) })
+    let address =
+        address::parse(&request.source.url, &config.schemes, &forbidden).map_err(|error| {
+            Failed {
+                reason: Reason::InvalidUrl,
+                message: error.to_string(),
+            }
+        })?;
+    let access = credentials::access(config, request, &address).map_err(|error| Failed {
+        reason: error.reason(),
+        message: error.to_string(),
+    })?;
+    let timeout = Duration::from_secs(
+        request
+            .timeout_seconds
+            .clamp(*TIMEOUT.start(), *TIMEOUT.end()),
+    );
+    let remote = Remote {
+        address: &address,
+        access: &access,
+        timeout,
+    };
+    with_mirror(context, state, observed, remote, exchanged).map_err(|error| Failed {
+        reason: error.reason(),
+        message: shown(&error, state.broken, &address, &access),
+    })
 }
 
 fn shown(error: &MirrorError, broken: bool, address: &Address, access: &Access) -> String {
     let url = tandem_shared::source::redact_url(&address.url);
-    let anew = if broken && !error.is_corrupt() { "the local mirror is broken and couldn't be made anew: " } else { "" };
+    let anew = if broken && !error.is_corrupt() {
+        "the local mirror is broken and couldn't be made anew: "
+    } else {
+        ""
+    };
     access.redact(&format!("{url}: {anew}{error}"))
 }
 
@@ -271,7 +343,12 @@ fn on_mirror(
     } else {
         Mirror::open(&context.git, served, &state.name, remote)?
     };
-    let Resolutions { found, failure, asked, shorts } = resolve::resolve(context, state, &observed.document, &mirror, exchanged)?;
+    let Resolutions {
+        found,
+        failure,
+        asked,
+        shorts,
+    } = resolve::resolve(context, state, &observed.document, &mirror, exchanged)?;
     if anew {
         if let Some(failure) = failure {
             // The broken one stays until there is a better one.

@@ -45,7 +45,10 @@ pub(super) struct Resolutions {
 
 /// What a want calls its ref.
 pub(super) fn asked_name(want: &Want) -> String {
-    want.spec.reference.clone().unwrap_or_else(|| HEAD.to_owned())
+    want.spec
+        .reference
+        .clone()
+        .unwrap_or_else(|| HEAD.to_owned())
 }
 
 /// Asks the remote if that is due, fetches what isn't held, and says what
@@ -74,11 +77,20 @@ pub(super) fn resolve(
         Err(error) => (Some(error), BTreeMap::new()),
     };
     let found = held(state, mirror, &asked)?;
-    Ok(Resolutions { found, failure, asked, shorts })
+    Ok(Resolutions {
+        found,
+        failure,
+        asked,
+        shorts,
+    })
 }
 
 /// The commits that the mirror holds of the asked names, noted in the manifest.
-fn held(state: &mut State, mirror: &Mirror<'_>, asked: &BTreeSet<String>) -> Result<BTreeMap<String, Resolved>, MirrorError> {
+fn held(
+    state: &mut State,
+    mirror: &Mirror<'_>,
+    asked: &BTreeSet<String>,
+) -> Result<BTreeMap<String, Resolved>, MirrorError> {
     let mut found = BTreeMap::new();
     for name in asked {
         let resolved = match state.known.get(name) {
@@ -88,9 +100,18 @@ fn held(state: &mut State, mirror: &Mirror<'_>, asked: &BTreeSet<String>) -> Res
                 Some(commit) => {
                     let full_name = match known {
                         Some(Known::Found { full_name }) => Some(full_name.clone()),
-                        _ => state.serving.manifest().refs.get(name).map(|record| record.full_name.clone()),
+                        _ => state
+                            .serving
+                            .manifest()
+                            .refs
+                            .get(name)
+                            .map(|record| record.full_name.clone()),
                     };
-                    let record = record(mirror.repository(), full_name.unwrap_or_else(|| name.clone()), commit)?;
+                    let record = record(
+                        mirror.repository(),
+                        full_name.unwrap_or_else(|| name.clone()),
+                        commit,
+                    )?;
                     state.serving.edit().refs.insert(name.clone(), record);
                     Some(Ok(commit))
                 }
@@ -120,15 +141,29 @@ pub(super) fn resolve_shorts(
             _ => 1,
         };
         let found = mirror.find_short(&short).and_then(|object| {
-            let item = Item { asked: name.clone(), object };
+            let item = Item {
+                asked: name.clone(),
+                object,
+            };
             mirror.fetch(&[item])?.remove(&name).map_or(Ok(()), Err)
         });
         let known = match found {
-            Ok(()) => Known::Found { full_name: COMMIT.to_owned() },
+            Ok(()) => Known::Found {
+                full_name: COMMIT.to_owned(),
+            },
             Err(error) => {
-                let wait = SHORT_AGAIN.saturating_mul(1 << misses.min(10)).min(SHORT_AGAIN_LONGEST);
-                let miss = Miss { reason: error.reason(), message: error.to_string() };
-                Known::Missing { miss, again: Some(Instant::now() + wait), misses }
+                let wait = SHORT_AGAIN
+                    .saturating_mul(1 << misses.min(10))
+                    .min(SHORT_AGAIN_LONGEST);
+                let miss = Miss {
+                    reason: error.reason(),
+                    message: error.to_string(),
+                };
+                Known::Missing {
+                    miss,
+                    again: Some(Instant::now() + wait),
+                    misses,
+                }
             }
         };
         state.known.insert(name, known);
@@ -153,7 +188,9 @@ fn exchange(
     exchanged: &mut bool,
 ) -> Result<BTreeMap<String, String>, MirrorError> {
     // Commits that are held, and what was looked up a moment ago, need no exchange.
-    let news = names.iter().any(|(name, asked)| !matches!(asked, Asked::Commit(_)) && !state.known.contains_key(name));
+    let news = names
+        .iter()
+        .any(|(name, asked)| !matches!(asked, Asked::Commit(_)) && !state.known.contains_key(name));
     let list: BTreeSet<String> = names.values().flat_map(Asked::listed).collect();
     let ask = *exchanged || news;
     *exchanged = false;
@@ -164,18 +201,34 @@ fn exchange(
         listing = mirror.list(&list)?;
         state.serving.edit().checked_at = Some(Timestamp::now());
     }
-    let looked_up = if ask { names.clone() } else { names.iter().filter(|(_, asked)| matches!(asked, Asked::Commit(_))).map(|(name, asked)| (name.clone(), asked.clone())).collect() };
+    let looked_up = if ask {
+        names.clone()
+    } else {
+        names
+            .iter()
+            .filter(|(_, asked)| matches!(asked, Asked::Commit(_)))
+            .map(|(name, asked)| (name.clone(), asked.clone()))
+            .collect()
+    };
     let mut settling = settle(state, request, mirror, &looked_up, &listing)?;
     if !settling.items.is_empty() {
         *exchanged = true;
         if context.over_budget() {
             let message = "the volume is filled to 80 % of --volume-limit, so nothing more is fetched; give it more, or ask for less".to_owned();
-            return Err(MirrorError::Git { reason: Reason::Volume, meaning: crate::mirror::classify::Meaning::Failure, message });
+            return Err(MirrorError::Git {
+                reason: Reason::Volume,
+                meaning: crate::mirror::classify::Meaning::Failure,
+                message,
+            });
         }
         state.publish(context, true);
         state.fetched = true;
         let mut refused = mirror.fetch(&settling.items)?;
-        if refused.keys().any(|name| !matches!(names.get(name), Some(Asked::Commit(_)))) && !list.is_empty() {
+        if refused
+            .keys()
+            .any(|name| !matches!(names.get(name), Some(Asked::Commit(_))))
+            && !list.is_empty()
+        {
             // A ref moved between the listing and the fetch: its old object may be gone.
             listing = mirror.list(&list)?;
             settling = settle(state, request, mirror, &looked_up, &listing)?;
@@ -184,14 +237,24 @@ fn exchange(
         state.serving.edit().checked_at = Some(Timestamp::now());
         for item in &settling.items {
             let miss = match refused.remove(&item.asked) {
-                Some(error) => Miss { reason: error.reason(), message: error.to_string() },
+                Some(error) => Miss {
+                    reason: error.reason(),
+                    message: error.to_string(),
+                },
                 None if mirror.held(&item.asked)?.is_some() => continue,
                 None => Miss {
                     reason: Reason::RefNotFound,
                     message: format!("{} is no commit, and doesn't lead to one", item.asked),
                 },
             };
-            settling.known.insert(item.asked.clone(), Known::Missing { miss, again: None, misses: 0 });
+            settling.known.insert(
+                item.asked.clone(),
+                Known::Missing {
+                    miss,
+                    again: None,
+                    misses: 0,
+                },
+            );
         }
     }
     state.known.extend(settling.known);
@@ -206,22 +269,34 @@ fn settle(
     names: &BTreeMap<String, Asked>,
     listing: &Listing,
 ) -> Result<Settling, MirrorError> {
-    let mut settling = Settling { items: Vec::new(), known: BTreeMap::new(), shorts: BTreeMap::new() };
+    let mut settling = Settling {
+        items: Vec::new(),
+        known: BTreeMap::new(),
+        shorts: BTreeMap::new(),
+    };
     for (name, asked) in names {
         let known = match refs::resolve(asked, listing) {
-            Found::Nothing => Known::Missing { miss: nothing(name, asked), again: None, misses: 0 },
+            Found::Nothing => Known::Missing {
+                miss: nothing(name, asked),
+                again: None,
+                misses: 0,
+            },
             Found::Ref { full_name, id } => {
                 settling.need(mirror, name, &id)?;
                 Known::Found { full_name }
             }
             Found::Commit(id) => {
                 settling.need(mirror, name, &id)?;
-                Known::Found { full_name: COMMIT.to_owned() }
+                Known::Found {
+                    full_name: COMMIT.to_owned(),
+                }
             }
             Found::Short(short) => match short_id(state, request, mirror, name, &short)? {
                 Short::Is(id) => {
                     settling.need(mirror, name, &id.to_string())?;
-                    Known::Found { full_name: COMMIT.to_owned() }
+                    Known::Found {
+                        full_name: COMMIT.to_owned(),
+                    }
                 }
                 Short::Missing(known) => known,
                 Short::Unknown => {
@@ -244,7 +319,10 @@ impl Settling {
         if mirror.holds(object)? {
             return mirror.hold(name, object);
         }
-        self.items.push(Item { asked: name.to_owned(), object });
+        self.items.push(Item {
+            asked: name.to_owned(),
+            object,
+        });
         Ok(())
     }
 }
@@ -257,7 +335,13 @@ enum Short {
 }
 
 /// What a short id stood for before, here or before a lost volume.
-fn short_id(state: &State, request: &Request, mirror: &Mirror<'_>, name: &str, short: &str) -> Result<Short, MirrorError> {
+fn short_id(
+    state: &State,
+    request: &Request,
+    mirror: &Mirror<'_>,
+    name: &str,
+    short: &str,
+) -> Result<Short, MirrorError> {
     if let Some(commit) = mirror.held(name)?
         && commit.to_string().starts_with(short)
     {
@@ -274,7 +358,11 @@ fn short_id(state: &State, request: &Request, mirror: &Mirror<'_>, name: &str, s
     }
     Ok(match state.known.get(name) {
         // It costs the whole history each time, so it isn't looked for at every poll.
-        Some(known @ Known::Missing { again: Some(again), .. }) if Instant::now() < *again => Short::Missing(known.clone()),
+        Some(
+            known @ Known::Missing {
+                again: Some(again), ..
+            },
+        ) if Instant::now() < *again => Short::Missing(known.clone()),
         _ => Short::Unknown,
     })
 }
@@ -283,19 +371,39 @@ fn nothing(name: &str, asked: &Asked) -> Miss {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(120).collect();
     let message = match asked {
         Asked::Head => "the remote's HEAD names no branch that exists; name a ref".to_owned(),
-        Asked::Impossible => format!("{shown:?} can't be the name of a ref; write a branch, a tag, refs/… or a commit id"),
-        _ => format!("the remote has no branch or tag {shown:?} (any more); push it, or name another ref"),
+        Asked::Impossible => format!(
+            "{shown:?} can't be the name of a ref; write a branch, a tag, refs/… or a commit id"
+        ),
+        _ => format!(
+            "the remote has no branch or tag {shown:?} (any more); push it, or name another ref"
+        ),
     };
-    Miss { reason: Reason::RefNotFound, message }
+    Miss {
+        reason: Reason::RefNotFound,
+        message,
+    }
 }
 
-fn record(repository: &Repository, full_name: String, commit: Oid) -> Result<RefRecord, MirrorError> {
+fn record(
+    repository: &Repository,
+    full_name: String,
+    commit: Oid,
+) -> Result<RefRecord, MirrorError> {
     let found = repository.find_commit(commit)?;
-    let subject = String::from_utf8_lossy(found.message_bytes()).trim_start().lines().next().unwrap_or_default().to_owned();
+    let subject = String::from_utf8_lossy(found.message_bytes())
+        .trim_start()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     Ok(RefRecord {
         full_name,
         commit: commit.to_string(),
         committed_at: Timestamp::from_second(found.time().seconds()).ok(),
-        subject: subject.chars().filter(|c| !c.is_control()).take(SUBJECT).collect(),
+        subject: subject
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(SUBJECT)
+            .collect(),
     })
 }

@@ -27,7 +27,9 @@ pub enum MirrorError {
     #[error("the remote's list of refs can't be read: {0:?}")]
     Listing(String),
     /// A repository of the other object format.
-    #[error("the repository uses SHA-256 object ids, which this version can't read; serve it with SHA-1 ids")]
+    #[error(
+        "the repository uses SHA-256 object ids, which this version can't read; serve it with SHA-1 ids"
+    )]
     Sha256,
     /// git can't be run.
     #[error("{0}; see --git")]
@@ -81,13 +83,28 @@ impl MirrorError {
     /// Whether it is about one ref alone, so that the others may go on.
     #[must_use]
     pub fn is_about_one_ref(&self) -> bool {
-        matches!(self, Self::NoCommit(_) | Self::Ambiguous { .. } | Self::Git { meaning: Meaning::Refused, .. })
+        matches!(
+            self,
+            Self::NoCommit(_)
+                | Self::Ambiguous { .. }
+                | Self::Git {
+                    meaning: Meaning::Refused,
+                    ..
+                }
+        )
     }
 
     /// Whether the mirror has to be made anew.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
-        matches!(self, Self::Corrupt(_) | Self::Git { meaning: Meaning::Corrupt, .. })
+        matches!(
+            self,
+            Self::Corrupt(_)
+                | Self::Git {
+                    meaning: Meaning::Corrupt,
+                    ..
+                }
+        )
     }
 
     pub(crate) fn means(&self, wanted: Meaning) -> bool {

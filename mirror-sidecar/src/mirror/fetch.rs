@@ -45,7 +45,11 @@ impl Mirror<'_> {
         }
         for item in items {
             let single = std::slice::from_ref(item);
-            let result = if items.len() > 1 { self.fetch_shallow(single) } else { Err(refusal(item)) };
+            let result = if items.len() > 1 {
+                self.fetch_shallow(single)
+            } else {
+                Err(refusal(item))
+            };
             let result = match result {
                 Err(error) if error.means(Meaning::Refused) => self.fetch_whole(item),
                 other => other,
@@ -62,7 +66,10 @@ impl Mirror<'_> {
     }
 
     fn fetch_shallow(&self, items: &[Item]) -> Result<(), MirrorError> {
-        let specs: String = items.iter().map(|item| format!("+{}:{}\n", item.object, held_as(&item.asked))).collect();
+        let specs: String = items
+            .iter()
+            .map(|item| format!("+{}:{}\n", item.object, held_as(&item.asked)))
+            .collect();
         match self.fetch_specs(&["--depth=1"], &specs) {
             // A plain folder of files behind a web server knows no depth.
             Err(error) if error.means(Meaning::NoShallow) => self.fetch_specs(&[], &specs),
@@ -86,7 +93,14 @@ impl Mirror<'_> {
     }
 
     fn fetch_specs(&self, depth: &[&str], specs: &str) -> Result<(), MirrorError> {
-        let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--update-shallow"];
+        let mut arguments = vec![
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--update-shallow",
+        ];
         arguments.extend(depth);
         arguments.extend(["--stdin", "--", self.remote.address.url.as_str()]);
         let result = match self.run(GitCommand::Fetch, &arguments, specs.as_bytes()) {

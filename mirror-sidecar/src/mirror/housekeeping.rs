@@ -26,7 +26,10 @@ impl Mirror<'_> {
     /// If the mirror is broken.
     pub fn keep_only(&self, asked: &BTreeSet<String>) -> Result<(), MirrorError> {
         let kept: BTreeSet<String> = asked.iter().map(|name| held_as(name)).collect();
-        for reference in self.repository().references_glob(&format!("{NAMESPACE}*"))? {
+        for reference in self
+            .repository()
+            .references_glob(&format!("{NAMESPACE}*"))?
+        {
             let mut reference = reference?;
             if !reference.name().is_ok_and(|name| kept.contains(name)) {
                 reference.delete()?;
@@ -76,14 +79,22 @@ fn loose_objects(mirror: &Path) -> io::Result<usize> {
 
 fn packs(mirror: &Path) -> io::Result<usize> {
     let packs = entries(&mirror.join("objects/pack"))?;
-    Ok(packs.iter().filter(|path| path.extension().is_some_and(|extension| extension == "pack")).count())
+    Ok(packs
+        .iter()
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "pack")
+        })
+        .count())
 }
 
 /// What lies in a folder; nothing, if there is none.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other?.map(|entry| entry.map(|entry| entry.path())).collect(),
+        other => other?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect(),
     }
 }
 
@@ -96,12 +107,25 @@ pub fn sweep(mirror: &Path) -> Result<usize, MirrorError> {
     let mut swept = 0;
     let mut folders = vec![mirror.to_owned()];
     while let Some(folder) = folders.pop() {
-        for path in entries(&folder).map_err(|source| MirrorError::Io { path: folder.clone(), source })? {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let stale = name.ends_with(".lock") || name.starts_with("tmp_") || name.starts_with("pack_git2_") || name.ends_with(".keep");
+        for path in entries(&folder).map_err(|source| MirrorError::Io {
+            path: folder.clone(),
+            source,
+        })? {
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
+            let stale = name.ends_with(".lock")
+                || name.starts_with("tmp_")
+                || name.starts_with("pack_git2_")
+                || name.ends_with(".keep");
             let is_folder = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
             if stale {
-                if is_folder { publish::remove_folder(&path)? } else { publish::remove(&path)? }
+                if is_folder {
+                    publish::remove_folder(&path)?
+                } else {
+                    publish::remove(&path)?
+                }
                 swept += 1;
             } else if is_folder {
                 folders.push(path);
@@ -120,8 +144,21 @@ mod tests {
     fn leftovers_go_and_everything_else_stays() {
         let folder = tempfile::tempdir().unwrap();
         let mirror = folder.path();
-        let left = ["shallow.lock", "refs/tandem/x.lock", "objects/pack/tmp_pack_1", "objects/aa/tmp_obj_1", "objects/pack/pack_git2_1", "objects/pack/pack-1.keep", "objects/tmp_objdir-incoming-1/x"];
-        let kept = ["shallow", "config", "objects/aa/bb", "objects/pack/pack-1.pack"];
+        let left = [
+            "shallow.lock",
+            "refs/tandem/x.lock",
+            "objects/pack/tmp_pack_1",
+            "objects/aa/tmp_obj_1",
+            "objects/pack/pack_git2_1",
+            "objects/pack/pack-1.keep",
+            "objects/tmp_objdir-incoming-1/x",
+        ];
+        let kept = [
+            "shallow",
+            "config",
+            "objects/aa/bb",
+            "objects/pack/pack-1.pack",
+        ];
         for path in left.iter().chain(&kept) {
             fs::create_dir_all(mirror.join(path).parent().unwrap()).unwrap();
             fs::write(mirror.join(path), "x").unwrap();
@@ -135,12 +172,33 @@ mod tests {
     fn counts_are_of_what_is_there() {
         let folder = tempfile::tempdir().unwrap();
         let mirror = folder.path();
-        assert_eq!((lines(&mirror.join("shallow")).unwrap(), loose_objects(mirror).unwrap(), packs(mirror).unwrap()), (0, 0, 0));
-        for path in ["objects/aa/1", "objects/aa/2", "objects/bb/3", "objects/pack/p.pack", "objects/pack/p.idx", "objects/info/x"] {
+        assert_eq!(
+            (
+                lines(&mirror.join("shallow")).unwrap(),
+                loose_objects(mirror).unwrap(),
+                packs(mirror).unwrap()
+            ),
+            (0, 0, 0)
+        );
+        for path in [
+            "objects/aa/1",
+            "objects/aa/2",
+            "objects/bb/3",
+            "objects/pack/p.pack",
+            "objects/pack/p.idx",
+            "objects/info/x",
+        ] {
             fs::create_dir_all(mirror.join(path).parent().unwrap()).unwrap();
             fs::write(mirror.join(path), "x").unwrap();
         }
         fs::write(mirror.join("shallow"), "a\nb\n").unwrap();
-        assert_eq!((lines(&mirror.join("shallow")).unwrap(), loose_objects(mirror).unwrap(), packs(mirror).unwrap()), (2, 3, 1));
+        assert_eq!(
+            (
+                lines(&mirror.join("shallow")).unwrap(),
+                loose_objects(mirror).unwrap(),
+                packs(mirror).unwrap()
+            ),
+            (2, 3, 1)
+        );
     }
 }

@@ -62,11 +62,26 @@ impl<'a> Mirror<'a> {
     ///
     /// # Errors
     /// If the lock is held, the volume refuses, or what is there is broken.
-    pub fn open(git: &'a Git, served: &Served, source: &SourceName, remote: Remote<'a>) -> Result<Self, MirrorError> {
+    pub fn open(
+        git: &'a Git,
+        served: &Served,
+        source: &SourceName,
+        remote: Remote<'a>,
+    ) -> Result<Self, MirrorError> {
         let lock = lock::acquire_within(&served.mirror_lock(source), LOCK_WAIT)?;
         let path = served.mirror(source);
-        let repository = if path.exists() { open(&path)? } else { init(&path)? };
-        Ok(Self { git, remote, lock, path, repository })
+        let repository = if path.exists() {
+            open(&path)?
+        } else {
+            init(&path)?
+        };
+        Ok(Self {
+            git,
+            remote,
+            lock,
+            path,
+            repository,
+        })
     }
 
     /// Makes the mirror of `source` anew, beside the broken one. It takes that
@@ -74,12 +89,23 @@ impl<'a> Mirror<'a> {
     ///
     /// # Errors
     /// If the lock is held or the volume refuses.
-    pub fn begin_anew(git: &'a Git, served: &Served, source: &SourceName, remote: Remote<'a>) -> Result<Self, MirrorError> {
+    pub fn begin_anew(
+        git: &'a Git,
+        served: &Served,
+        source: &SourceName,
+        remote: Remote<'a>,
+    ) -> Result<Self, MirrorError> {
         let lock = lock::acquire_within(&served.mirror_lock(source), LOCK_WAIT)?;
         let path = served.mirror_aside(source);
         publish::remove_folder(&path)?;
         let repository = init(&path)?;
-        Ok(Self { git, remote, lock, path, repository })
+        Ok(Self {
+            git,
+            remote,
+            lock,
+            path,
+            repository,
+        })
     }
 
     /// Puts a mirror that was made anew in the place of the old one.
@@ -113,7 +139,9 @@ impl<'a> Mirror<'a> {
     /// # Errors
     /// If the mirror is broken.
     pub fn held_object(&self, asked: &str) -> Result<Option<Oid>, MirrorError> {
-        Ok(self.held(asked)?.and_then(|_| self.repository.refname_to_id(&held_as(asked)).ok()))
+        Ok(self
+            .held(asked)?
+            .and_then(|_| self.repository.refname_to_id(&held_as(asked)).ok()))
     }
 
     fn commit_at(&self, name: &str) -> Result<Option<Oid>, MirrorError> {
@@ -127,7 +155,9 @@ impl<'a> Mirror<'a> {
                 Ok(Some(commit.id()))
             }
             // A tag of something that is no commit.
-            Err(error) if matches!(error.code(), ErrorCode::Peel | ErrorCode::InvalidSpec) => Ok(None),
+            Err(error) if matches!(error.code(), ErrorCode::Peel | ErrorCode::InvalidSpec) => {
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -137,7 +167,8 @@ impl<'a> Mirror<'a> {
     /// # Errors
     /// If the mirror refuses.
     pub fn hold(&self, asked: &str, object: Oid) -> Result<(), MirrorError> {
-        self.repository.reference(&held_as(asked), object, true, "")?;
+        self.repository
+            .reference(&held_as(asked), object, true, "")?;
         Ok(())
     }
 
@@ -146,7 +177,10 @@ impl<'a> Mirror<'a> {
     /// # Errors
     /// If the mirror is broken.
     pub fn holds(&self, object: Oid) -> Result<bool, MirrorError> {
-        for reference in self.repository.references_glob(&format!("{}*", refs::NAMESPACE))? {
+        for reference in self
+            .repository
+            .references_glob(&format!("{}*", refs::NAMESPACE))?
+        {
             if reference?.target() == Some(object) {
                 return Ok(true);
             }
@@ -161,7 +195,13 @@ impl<'a> Mirror<'a> {
     pub fn list(&self, names: &BTreeSet<String>) -> Result<Listing, MirrorError> {
         // `ls-remote` names its patterns, but the remote still sends all its
         // refs: git has no command that lists exactly some.
-        let mut arguments = vec!["ls-remote", "--quiet", "--symref", "--", self.remote.address.url.as_str()];
+        let mut arguments = vec![
+            "ls-remote",
+            "--quiet",
+            "--symref",
+            "--",
+            self.remote.address.url.as_str(),
+        ];
         arguments.extend(names.iter().map(String::as_str));
         let outcome = self.run(GitCommand::List, &arguments, b"")?;
         if outcome.truncated {
@@ -175,11 +215,22 @@ impl<'a> Mirror<'a> {
     }
 
     /// Runs git on this mirror against its remote; anything but success is an error.
-    fn run(&self, command: GitCommand, arguments: &[&str], input: &[u8]) -> Result<Outcome, MirrorError> {
+    fn run(
+        &self,
+        command: GitCommand,
+        arguments: &[&str],
+        input: &[u8],
+    ) -> Result<Outcome, MirrorError> {
         self.run_in(&self.path, command, arguments, input)
     }
 
-    fn run_in(&self, path: &Path, command: GitCommand, arguments: &[&str], input: &[u8]) -> Result<Outcome, MirrorError> {
+    fn run_in(
+        &self,
+        path: &Path,
+        command: GitCommand,
+        arguments: &[&str],
+        input: &[u8],
+    ) -> Result<Outcome, MirrorError> {
         let call = Call {
             command,
             repository: Some(path),
@@ -191,13 +242,22 @@ impl<'a> Mirror<'a> {
         if outcome.success() {
             return Ok(outcome);
         }
-        if matches!(outcome.end, End::TimedOut | End::Cancelled) || matches!(outcome.end, End::Exited(code) if code > 128) {
+        if matches!(outcome.end, End::TimedOut | End::Cancelled)
+            || matches!(outcome.end, End::Exited(code) if code > 128)
+        {
             // Killed children leave locks that would wedge the next one.
             sweep(path)?;
         }
         let (reason, meaning) = classify::classify(&outcome);
-        let message = self.remote.access.redact(&classify::describe(&outcome, &reason));
-        Err(MirrorError::Git { reason, meaning, message })
+        let message = self
+            .remote
+            .access
+            .redact(&classify::describe(&outcome, &reason));
+        Err(MirrorError::Git {
+            reason,
+            meaning,
+            message,
+        })
     }
 }
 
@@ -208,13 +268,21 @@ fn open(path: &Path) -> Result<Repository, MirrorError> {
 
 fn init(path: &Path) -> Result<Repository, MirrorError> {
     let mut options = RepositoryInitOptions::new();
-    options.bare(true).mkpath(true).external_template(false).initial_head("main");
+    options
+        .bare(true)
+        .mkpath(true)
+        .external_template(false)
+        .initial_head("main");
     let repository = Repository::init_opts(path, &options).map_err(|error| MirrorError::Io {
         path: path.to_owned(),
         source: std::io::Error::other(error.message().to_owned()),
     })?;
     let mut config = repository.config()?;
-    for (key, value) in [("gc.auto", "0"), ("core.fsync", "objects,derived-metadata,reference"), ("core.hooksPath", "/dev/null")] {
+    for (key, value) in [
+        ("gc.auto", "0"),
+        ("core.fsync", "objects,derived-metadata,reference"),
+        ("core.hooksPath", "/dev/null"),
+    ] {
         config.set_str(key, value)?;
     }
     // What git2 itself writes (refs) reaches the disk as well.

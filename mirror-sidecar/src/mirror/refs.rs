@@ -42,9 +42,14 @@ impl Asked {
             HEAD => Self::Head,
             _ if hex && name.len() == 40 => Self::Commit(name.to_ascii_lowercase()),
             _ if !is_ref_name(name) => Self::Impossible,
-            _ if name.starts_with("refs/") => Self::Names { candidates: vec![name.to_owned()], short: None },
+            _ if name.starts_with("refs/") => Self::Names {
+                candidates: vec![name.to_owned()],
+                short: None,
+            },
             _ => Self::Names {
-                candidates: ["refs/heads/", "refs/tags/", "refs/"].map(|prefix| format!("{prefix}{name}")).into(),
+                candidates: ["refs/heads/", "refs/tags/", "refs/"]
+                    .map(|prefix| format!("{prefix}{name}"))
+                    .into(),
                 short: (hex && (4..40).contains(&name.len())).then(|| name.to_ascii_lowercase()),
             },
         }
@@ -70,8 +75,12 @@ fn is_ref_name(name: &str) -> bool {
         && !name.contains("@{")
         && !name.ends_with('.')
         && !name.starts_with('-')
-        && name.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock"))
-        && !name.chars().any(|c| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\'))
+        && name
+            .split('/')
+            .all(|part| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock"))
+        && !name
+            .chars()
+            .any(|c| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\'))
 }
 
 /// Where the mirror keeps the commit of an asked name: never under the name
@@ -154,13 +163,21 @@ pub fn resolve(asked: &Asked, listing: &Listing) -> Found {
     match asked {
         Asked::Commit(id) => Found::Commit(id.clone()),
         Asked::Impossible => Found::Nothing,
-        Asked::Head => listing.ids.get(HEAD).map_or(Found::Nothing, |id| Found::Ref {
-            full_name: listing.head.clone().unwrap_or_else(|| HEAD.to_owned()),
-            id: id.clone(),
-        }),
+        Asked::Head => listing
+            .ids
+            .get(HEAD)
+            .map_or(Found::Nothing, |id| Found::Ref {
+                full_name: listing.head.clone().unwrap_or_else(|| HEAD.to_owned()),
+                id: id.clone(),
+            }),
         Asked::Names { candidates, short } => candidates
             .iter()
-            .find_map(|name| listing.ids.get(name).map(|id| Found::Ref { full_name: name.clone(), id: id.clone() }))
+            .find_map(|name| {
+                listing.ids.get(name).map(|id| Found::Ref {
+                    full_name: name.clone(),
+                    id: id.clone(),
+                })
+            })
             .or_else(|| short.clone().map(Found::Short))
             .unwrap_or(Found::Nothing),
     }
@@ -176,12 +193,21 @@ mod tests {
 
     fn look(asked: &str, refs: &[(&str, &str)]) -> Found {
         let asked = Asked::read(asked);
-        let text: String = refs.iter().map(|(name, id)| format!("{id}\t{name}\n")).collect();
-        resolve(&asked, &parse(&text, &asked.listed().into_iter().collect()).unwrap())
+        let text: String = refs
+            .iter()
+            .map(|(name, id)| format!("{id}\t{name}\n"))
+            .collect();
+        resolve(
+            &asked,
+            &parse(&text, &asked.listed().into_iter().collect()).unwrap(),
+        )
     }
 
     fn is(full_name: &str, id: &str) -> Found {
-        Found::Ref { full_name: full_name.into(), id: id.into() }
+        Found::Ref {
+            full_name: full_name.into(),
+            id: id.into(),
+        }
     }
 
     #[test]
@@ -191,13 +217,22 @@ mod tests {
         assert_eq!(look("v1", &both[1..]), is("refs/tags/v1", B));
         assert_eq!(look("refs/tags/v1", &both), is("refs/tags/v1", B));
         assert_eq!(look("tags/v1", &both), is("refs/tags/v1", B));
-        assert_eq!(look("pull/7/head", &[("refs/pull/7/head", A)]), is("refs/pull/7/head", A));
+        assert_eq!(
+            look("pull/7/head", &[("refs/pull/7/head", A)]),
+            is("refs/pull/7/head", A)
+        );
         assert_eq!(look("v2", &both), Found::Nothing);
     }
 
     #[test]
     fn ends_of_other_names_are_not_meant() {
-        assert_eq!(look("main", &[("refs/heads/refs/heads/main", A), ("refs/heads/x/main", B)]), Found::Nothing);
+        assert_eq!(
+            look(
+                "main",
+                &[("refs/heads/refs/heads/main", A), ("refs/heads/x/main", B)]
+            ),
+            Found::Nothing
+        );
     }
 
     #[test]
@@ -205,28 +240,57 @@ mod tests {
         assert_eq!(look(A, &[("refs/heads/main", B)]), Found::Commit(A.into()));
         assert_eq!(look(&A.to_uppercase(), &[]), Found::Commit(A.into()));
         assert_eq!(look("ABCD", &[]), Found::Short("abcd".into()));
-        assert_eq!(look("abcd", &[("refs/heads/abcd", B)]), is("refs/heads/abcd", B));
+        assert_eq!(
+            look("abcd", &[("refs/heads/abcd", B)]),
+            is("refs/heads/abcd", B)
+        );
         assert_eq!(look("abc", &[]), Found::Nothing);
     }
 
     #[test]
     fn head_knows_its_branch() {
         let wanted = [HEAD.to_owned()].into();
-        let listing = parse(&format!("ref: refs/heads/trunk\tHEAD\n{A}\tHEAD\n"), &wanted).unwrap();
+        let listing = parse(
+            &format!("ref: refs/heads/trunk\tHEAD\n{A}\tHEAD\n"),
+            &wanted,
+        )
+        .unwrap();
         assert_eq!(resolve(&Asked::Head, &listing), is("refs/heads/trunk", A));
         assert_eq!(resolve(&Asked::Head, &Listing::default()), Found::Nothing);
     }
 
     #[test]
     fn what_no_ref_can_be_called_is_never_asked_for() {
-        for bad in ["", "-x", "a b", "a..b", "a\nb", "a~1", "a^{}", "/a", "a/", "a//b", ".a", "a.lock", "@", "a@{1}", "refs/heads/*"] {
+        for bad in [
+            "",
+            "-x",
+            "a b",
+            "a..b",
+            "a\nb",
+            "a~1",
+            "a^{}",
+            "/a",
+            "a/",
+            "a//b",
+            ".a",
+            "a.lock",
+            "@",
+            "a@{1}",
+            "refs/heads/*",
+        ] {
             assert_eq!(Asked::read(bad), Asked::Impossible, "{bad:?}");
         }
     }
 
     #[test]
     fn other_listings_are_refused() {
-        assert_eq!(parse(&format!("{A}{}\tHEAD", &A[..24]), &BTreeSet::new()), Err(ListingError::Sha256));
-        assert!(matches!(parse("<html>", &BTreeSet::new()), Err(ListingError::Malformed(_))));
+        assert_eq!(
+            parse(&format!("{A}{}\tHEAD", &A[..24]), &BTreeSet::new()),
+            Err(ListingError::Sha256)
+        );
+        assert!(matches!(
+            parse("<html>", &BTreeSet::new()),
+            Err(ListingError::Malformed(_))
+        ));
     }
 }

@@ -16,7 +16,9 @@ impl Mirror<'_> {
     /// # Errors
     /// If there is none or more than one, or the remote can't be asked.
     pub fn find_short(&self, short: &str) -> Result<Oid, MirrorError> {
-        let aside = self.path.with_file_name(format!("{}short-{short}", publish::TEMPORARY_PREFIX));
+        let aside = self
+            .path
+            .with_file_name(format!("{}short-{short}", publish::TEMPORARY_PREFIX));
         publish::remove_folder(&aside)?;
         super::init(&aside)?;
         let result = self.find_short_in(&aside, short);
@@ -27,12 +29,26 @@ impl Mirror<'_> {
     fn find_short_in(&self, aside: &std::path::Path, short: &str) -> Result<Oid, MirrorError> {
         let url = self.remote.address.url.as_str();
         let fetch = [
-            "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--update-shallow",
-            "--filter=tree:0", "--", url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--update-shallow",
+            "--filter=tree:0",
+            "--",
+            url,
+            "+refs/heads/*:refs/heads/*",
+            "+refs/tags/*:refs/tags/*",
         ];
         self.run_in(aside, GitCommand::Fetch, &fetch, b"")?;
         // Commits and tags are there; nothing else is asked for, so nothing is fetched after all.
-        let named = self.run_in(aside, GitCommand::Read, &["rev-parse", &format!("--disambiguate={short}")], b"")?;
+        let named = self.run_in(
+            aside,
+            GitCommand::Read,
+            &["rev-parse", &format!("--disambiguate={short}")],
+            b"",
+        )?;
         let ids = String::from_utf8_lossy(&named.stdout).into_owned();
         let kinds = self.run_in(
             aside,
@@ -41,13 +57,19 @@ impl Mirror<'_> {
             ids.as_bytes(),
         )?;
         let kinds = String::from_utf8_lossy(&kinds.stdout).into_owned();
-        let commits: Vec<&str> = kinds.lines().filter_map(|line| line.strip_suffix(" commit")).collect();
+        let commits: Vec<&str> = kinds
+            .lines()
+            .filter_map(|line| line.strip_suffix(" commit"))
+            .collect();
         match commits.as_slice() {
             [] => Err(MirrorError::NoCommit(format!(
                 "no branch or tag is called {short}, and no commit of any branch or tag begins so; push it, or write another ref"
             ))),
             [one] => Ok(Oid::from_str(one)?),
-            several => Err(MirrorError::Ambiguous { short: short.to_owned(), count: several.len() }),
+            several => Err(MirrorError::Ambiguous {
+                short: short.to_owned(),
+                count: several.len(),
+            }),
         }
     }
 }

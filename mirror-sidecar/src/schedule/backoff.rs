@@ -23,7 +23,9 @@ pub fn next_poll(interval: Duration, chance: f64) -> Duration {
 pub fn after_failure(reason: &Reason, attempts: u32, interval: Duration) -> Duration {
     match reason {
         // Asking again doesn't help, and may lock the account.
-        Reason::AuthenticationFailed | Reason::InvalidUrl | Reason::Unsupported => return interval.max(FIRST),
+        Reason::AuthenticationFailed | Reason::InvalidUrl | Reason::Unsupported => {
+            return interval.max(FIRST);
+        }
         // Seen as soon as it is there: a look at a folder, no exchange.
         Reason::CredentialMissing => return FIRST.min(interval),
         _ => {}
@@ -53,11 +55,16 @@ mod tests {
     #[test]
     fn failures_wait_longer_each_time_but_never_longer_than_a_poll() {
         let hour = Duration::from_secs(3600);
-        let waits: Vec<Duration> = (1..12).map(|attempt| after_failure(&Reason::Unreachable, attempt, hour)).collect();
+        let waits: Vec<Duration> = (1..12)
+            .map(|attempt| after_failure(&Reason::Unreachable, attempt, hour))
+            .collect();
         assert!(waits[0] <= FIRST, "{waits:?}");
         assert!(waits[4] >= Duration::from_secs(8), "{waits:?}");
         assert!(waits.iter().all(|wait| *wait <= LONGEST), "{waits:?}");
-        assert!(after_failure(&Reason::Unreachable, u32::MAX, Duration::from_secs(10)) <= Duration::from_secs(10));
+        assert!(
+            after_failure(&Reason::Unreachable, u32::MAX, Duration::from_secs(10))
+                <= Duration::from_secs(10)
+        );
         assert_eq!(after_failure(&Reason::AuthenticationFailed, 1, hour), hour);
         assert!(after_failure(&Reason::CredentialMissing, 9, hour) <= FIRST);
     }

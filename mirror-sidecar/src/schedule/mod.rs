@@ -41,8 +41,16 @@ struct Entry {
 
 /// Work that ended.
 enum Done {
-    Check { source: SourceName, state: Option<Box<State>>, polled: bool, ended: Ended },
-    Drop { source: SourceName, dropped: bool },
+    Check {
+        source: SourceName,
+        state: Option<Box<State>>,
+        polled: bool,
+        ended: Ended,
+    },
+    Drop {
+        source: SourceName,
+        dropped: bool,
+    },
     Survey(Survey),
     Nothing,
 }
@@ -82,7 +90,8 @@ pub async fn run(context: Arc<Context>, end: impl Future<Output = ()>) {
 impl Schedule {
     async fn run(&mut self, end: impl Future<Output = ()>) {
         let mut end = pin!(end);
-        let tidy_every = (self.context.config.grace / 8).clamp(Duration::from_millis(500), Duration::from_secs(60));
+        let tidy_every = (self.context.config.grace / 8)
+            .clamp(Duration::from_millis(500), Duration::from_secs(60));
         let mut rescan_at = Instant::now();
         let mut tidy_at = Instant::now();
         loop {
@@ -92,7 +101,12 @@ impl Schedule {
                 self.subscribe();
                 self.rescan();
                 let rescan = self.context.config.rescan;
-                rescan_at = now + if self.watch.is_some() { rescan } else { rescan.min(BLIND) };
+                rescan_at = now
+                    + if self.watch.is_some() {
+                        rescan
+                    } else {
+                        rescan.min(BLIND)
+                    };
             }
             if now >= tidy_at {
                 tidy_at = now + tidy_every;
@@ -100,8 +114,15 @@ impl Schedule {
                 self.spawn(move || Done::Survey(janitor::survey(&served)));
             }
             self.start_due(now);
-            let wake = self.entries.values().filter(|entry| !entry.running).map(|entry| entry.due);
-            let wake = wake.chain([rescan_at, tidy_at, now + BEAT]).min().unwrap_or(now);
+            let wake = self
+                .entries
+                .values()
+                .filter(|entry| !entry.running)
+                .map(|entry| entry.due);
+            let wake = wake
+                .chain([rescan_at, tidy_at, now + BEAT])
+                .min()
+                .unwrap_or(now);
             tokio::select! {
                 () = &mut end => break,
                 gathered = self.hints_taken() => {
@@ -129,7 +150,11 @@ impl Schedule {
     }
 
     fn spawn(&mut self, work: impl FnOnce() -> Done + Send + 'static) {
-        self.work.spawn(async move { tokio::task::spawn_blocking(work).await.unwrap_or(Done::Nothing) });
+        self.work.spawn(async move {
+            tokio::task::spawn_blocking(work)
+                .await
+                .unwrap_or(Done::Nothing)
+        });
     }
 
     fn subscribe(&mut self) {
@@ -191,13 +216,22 @@ impl Schedule {
             tracing::info!(%source, "no request any more");
             self.context.metrics.forget(&source);
             // What is remembered goes; what is on the volume stays for the grace.
-            if self.entries.get(&source).is_some_and(|entry| !entry.running) {
+            if self
+                .entries
+                .get(&source)
+                .is_some_and(|entry| !entry.running)
+            {
                 self.entries.remove(&source);
             }
         }
         for source in changes.changed {
             let now = Instant::now();
-            let entry = self.entries.entry(source).or_insert(Entry { state: None, running: false, due: now, changed: true });
+            let entry = self.entries.entry(source).or_insert(Entry {
+                state: None,
+                running: false,
+                due: now,
+                changed: true,
+            });
             entry.changed = true;
         }
         let wanted = i64::try_from(self.requests.sources().len()).unwrap_or(i64::MAX);
@@ -206,8 +240,12 @@ impl Schedule {
 
     fn start_due(&mut self, now: Instant) {
         let due = |entry: &Entry| !entry.running && (entry.changed || now >= entry.due);
-        let sources: Vec<SourceName> =
-            self.entries.iter().filter(|(_, entry)| due(entry)).map(|(source, _)| source.clone()).collect();
+        let sources: Vec<SourceName> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| due(entry))
+            .map(|(source, _)| source.clone())
+            .collect();
         for source in sources {
             self.start(source, now);
         }
@@ -218,7 +256,9 @@ impl Schedule {
             self.entries.remove(&source);
             return;
         };
-        let Some(entry) = self.entries.get_mut(&source) else { return };
+        let Some(entry) = self.entries.get_mut(&source) else {
+            return;
+        };
         entry.running = true;
         entry.changed = false;
         let polled = now >= entry.due;
@@ -230,16 +270,30 @@ impl Schedule {
             // Never closed, so there is always a place at some time.
             let _place = places.acquire_owned().await.ok();
             let work = tokio::task::spawn_blocking(move || {
-                let mut state = state.unwrap_or_else(|| Box::new(State::take_up(&context, &request.document)));
+                let mut state =
+                    state.unwrap_or_else(|| Box::new(State::take_up(&context, &request.document)));
                 let ended = check::check(&context, &mut state, &request, polled);
                 (state, ended)
             });
             match work.await {
-                Ok((state, ended)) => Done::Check { source, state: Some(state), polled, ended },
+                Ok((state, ended)) => Done::Check {
+                    source,
+                    state: Some(state),
+                    polled,
+                    ended,
+                },
                 Err(error) => {
                     tracing::error!(%source, %error, "a check failed by a fault of this program");
-                    let ended = Ended { exchanged: true, next: AFTER_FAULT };
-                    Done::Check { source, state: None, polled, ended }
+                    let ended = Ended {
+                        exchanged: true,
+                        next: AFTER_FAULT,
+                    };
+                    Done::Check {
+                        source,
+                        state: None,
+                        polled,
+                        ended,
+                    }
                 }
             }
         });
@@ -247,13 +301,20 @@ impl Schedule {
 
     fn done(&mut self, done: Done) {
         match done {
-            Done::Check { source, state, polled, ended } => {
+            Done::Check {
+                source,
+                state,
+                polled,
+                ended,
+            } => {
                 if self.requests.get(&source).is_none() {
                     self.entries.remove(&source);
                     self.context.metrics.forget(&source);
                     return;
                 }
-                let Some(entry) = self.entries.get_mut(&source) else { return };
+                let Some(entry) = self.entries.get_mut(&source) else {
+                    return;
+                };
                 entry.running = false;
                 entry.state = state;
                 if polled || ended.exchanged {
@@ -278,19 +339,30 @@ impl Schedule {
     fn tidy(&mut self, survey: Survey) {
         let context = Arc::clone(&self.context);
         context.health.set_used(survey.bytes);
-        context.metrics.volume_bytes.set(i64::try_from(survey.bytes).unwrap_or(i64::MAX));
+        context
+            .metrics
+            .volume_bytes
+            .set(i64::try_from(survey.bytes).unwrap_or(i64::MAX));
         // What can't be listed isn't gone.
         if !self.listed {
             return;
         }
         let grace = context.config.grace;
         let wanted = self.requests.sources();
-        for source in self.orphans.due(&survey.sources, &wanted, grace, Instant::now()) {
+        for source in self
+            .orphans
+            .due(&survey.sources, &wanted, grace, Instant::now())
+        {
             if self.entries.get(&source).is_some_and(|entry| entry.running) {
                 continue;
             }
             // A request that comes back meanwhile waits until the drop is done.
-            let entry = Entry { state: None, running: true, due: Instant::now(), changed: false };
+            let entry = Entry {
+                state: None,
+                running: true,
+                due: Instant::now(),
+                changed: false,
+            };
             self.entries.insert(source.clone(), entry);
             let served = context.config.volume.served.clone();
             self.work.spawn(async move {

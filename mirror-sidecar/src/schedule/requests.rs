@@ -58,7 +58,12 @@ impl Requests {
             self.tell(&what, &format!("{what} is named after no source and isn't read; a request is named <slug>-<32 hex>.json, as a refusal of one with another name says"));
         }
         let present: BTreeSet<SourceName> = listing.sources.into_iter().collect();
-        let missing: Vec<SourceName> = self.known.keys().filter(|source| !present.contains(*source)).cloned().collect();
+        let missing: Vec<SourceName> = self
+            .known
+            .keys()
+            .filter(|source| !present.contains(*source))
+            .cloned()
+            .collect();
         for source in missing {
             self.known.remove(&source);
             changes.gone.insert(source);
@@ -74,7 +79,11 @@ impl Requests {
         match observe::request(&wanted.request(source), source) {
             Ok(observed) => {
                 self.told.remove(source.as_str());
-                if self.known.get(source).is_none_or(|known| known.digest != observed.digest) {
+                if self
+                    .known
+                    .get(source)
+                    .is_none_or(|known| known.digest != observed.digest)
+                {
                     self.known.insert(source.clone(), Arc::new(observed));
                     changes.changed.insert(source.clone());
                 }
@@ -90,7 +99,11 @@ impl Requests {
 
     fn tell(&mut self, what: &str, why: &str) {
         if self.told.insert(what.to_owned(), why.to_owned()).as_deref() != Some(why) {
-            tracing::warn!(source = what, error = why, "a request isn't read; what was known of it stays");
+            tracing::warn!(
+                source = what,
+                error = why,
+                "a request isn't read; what was known of it stays"
+            );
         }
     }
 }

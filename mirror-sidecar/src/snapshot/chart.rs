@@ -54,7 +54,10 @@ struct RawRequirements {
 /// # Errors
 /// If it isn't YAML of that shape, or its name can't be a chart's.
 pub(super) fn read(content: &[u8], path: &str) -> Result<ChartFile, SnapshotError> {
-    let bad = |why: String| SnapshotError::BadChart { path: path.to_owned(), why };
+    let bad = |why: String| SnapshotError::BadChart {
+        path: path.to_owned(),
+        why,
+    };
     let raw: Raw = yaml(content).map_err(bad)?;
     if raw.name.is_empty() {
         return Err(bad("it has no `name`".to_owned()));
@@ -63,10 +66,16 @@ pub(super) fn read(content: &[u8], path: &str) -> Result<ChartFile, SnapshotErro
         return Err(bad("it has no `version`".to_owned()));
     }
     if !is_name(&raw.name) {
-        return Err(bad(format!("its name {:?} isn't one for a chart: letters, digits, `-`, `_` and `.` only", raw.name)));
+        return Err(bad(format!(
+            "its name {:?} isn't one for a chart: letters, digits, `-`, `_` and `.` only",
+            raw.name
+        )));
     }
     Ok(ChartFile {
-        name: ChartName { name: raw.name, version: raw.version },
+        name: ChartName {
+            name: raw.name,
+            version: raw.version,
+        },
         api_version: raw.api_version,
         dependencies: raw.dependencies.unwrap_or_default(),
     })
@@ -76,9 +85,14 @@ pub(super) fn read(content: &[u8], path: &str) -> Result<ChartFile, SnapshotErro
 ///
 /// # Errors
 /// If it isn't YAML of that shape.
-pub(super) fn read_requirements(content: &[u8], path: &str) -> Result<Vec<Dependency>, SnapshotError> {
-    let raw: RawRequirements =
-        yaml(content).map_err(|why| SnapshotError::BadChart { path: path.to_owned(), why })?;
+pub(super) fn read_requirements(
+    content: &[u8],
+    path: &str,
+) -> Result<Vec<Dependency>, SnapshotError> {
+    let raw: RawRequirements = yaml(content).map_err(|why| SnapshotError::BadChart {
+        path: path.to_owned(),
+        why,
+    })?;
     Ok(raw.dependencies.unwrap_or_default())
 }
 
@@ -87,7 +101,12 @@ fn yaml<T: for<'de> Deserialize<'de>>(content: &[u8]) -> Result<T, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     serde_saphyr::from_str(text).map_err(|error| {
         let said = error.to_string();
-        said.lines().next().unwrap_or_default().chars().take(300).collect()
+        said.lines()
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .take(300)
+            .collect()
     })
 }
 
@@ -97,7 +116,9 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 250
         && !name.starts_with('.')
-        && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+        && name
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
 #[cfg(test)]
@@ -108,14 +129,23 @@ mod tests {
     fn a_chart_says_name_version_and_dependencies() {
         let text = "apiVersion: v2\nname: web\nversion: 1.2.3\nappVersion: 1.0\nkeywords: [a]\ndependencies:\n- name: lib\n  version: ^1\n  repository: file://../lib\n  condition: lib.enabled\n- {name: in-tree, version: '1'}\n";
         let chart = read(text.as_bytes(), "Chart.yaml").unwrap();
-        assert_eq!((chart.name.name.as_str(), chart.name.version.as_str()), ("web", "1.2.3"));
+        assert_eq!(
+            (chart.name.name.as_str(), chart.name.version.as_str()),
+            ("web", "1.2.3")
+        );
         assert_eq!(chart.dependencies.len(), 2);
         assert_eq!(chart.dependencies[1].repository, "");
     }
 
     #[test]
     fn a_version_that_looks_like_a_number_is_text() {
-        assert_eq!(read(b"name: a\nversion: 1.10\n", "Chart.yaml").unwrap().name.version, "1.10");
+        assert_eq!(
+            read(b"name: a\nversion: 1.10\n", "Chart.yaml")
+                .unwrap()
+                .name
+                .version,
+            "1.10"
+        );
     }
 
     #[test]
@@ -129,15 +159,30 @@ mod tests {
             ("just text", "Chart.yaml"),
             ("", "Chart.yaml"),
         ] {
-            let error = read(text.as_bytes(), "charts/a/Chart.yaml").unwrap_err().to_string();
+            let error = read(text.as_bytes(), "charts/a/Chart.yaml")
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
-        assert!(read(b"\xff\xfe", "Chart.yaml").unwrap_err().to_string().contains("UTF-8"));
+        assert!(
+            read(b"\xff\xfe", "Chart.yaml")
+                .unwrap_err()
+                .to_string()
+                .contains("UTF-8")
+        );
     }
 
     #[test]
     fn requirements_may_be_empty() {
-        assert!(read_requirements(b"dependencies: []\n", "r").unwrap().is_empty());
-        assert!(read_requirements(b"dependencies:\n", "r").unwrap().is_empty());
+        assert!(
+            read_requirements(b"dependencies: []\n", "r")
+                .unwrap()
+                .is_empty()
+        );
+        assert!(
+            read_requirements(b"dependencies:\n", "r")
+                .unwrap()
+                .is_empty()
+        );
     }
 }

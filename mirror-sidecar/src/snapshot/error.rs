@@ -32,7 +32,9 @@ pub enum SnapshotError {
         expected: &'static str,
     },
     /// A link that leads out of the repository.
-    #[error("the link {link:?} leads to {target:?}, out of the repository; only links within it are followed")]
+    #[error(
+        "the link {link:?} leads to {target:?}, out of the repository; only links within it are followed"
+    )]
     Escape {
         /// The link.
         link: String,
@@ -91,7 +93,9 @@ pub enum SnapshotError {
         why: String,
     },
     /// A kind of want that this version doesn't know.
-    #[error("this version knows no wants of kind {0:?}, only chart and file; update mirror-sidecar")]
+    #[error(
+        "this version knows no wants of kind {0:?}, only chart and file; update mirror-sidecar"
+    )]
     Kind(String),
     /// An object of the mirror can't be read.
     #[error("the local mirror is broken: {0}")]
@@ -126,8 +130,14 @@ impl SnapshotError {
     }
 
     pub(crate) fn too_large(path: &str, limits: Limits) -> Self {
-        let source = PackError::TooLarge { bytes: limits.bytes, entries: limits.entries };
-        Self::TooLarge { path: path.to_owned(), source }
+        let source = PackError::TooLarge {
+            bytes: limits.bytes,
+            entries: limits.entries,
+        };
+        Self::TooLarge {
+            path: path.to_owned(),
+            source,
+        }
     }
 
     /// Whether the same commit may give something else the next time.
@@ -146,7 +156,10 @@ impl From<git2::Error> for SnapshotError {
 impl From<PackError> for SnapshotError {
     fn from(error: PackError) -> Self {
         match error {
-            error @ PackError::TooLarge { .. } => Self::TooLarge { path: ".".to_owned(), source: error },
+            error @ PackError::TooLarge { .. } => Self::TooLarge {
+                path: ".".to_owned(),
+                source: error,
+            },
             PackError::Io(source) => Self::Write(source),
             other => Self::Unpackable(other),
         }

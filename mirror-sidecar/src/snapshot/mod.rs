@@ -51,7 +51,9 @@ pub fn export(
     for (path, leaf) in &plan.files {
         // Known before it is read: a huge file never comes into memory.
         let size = snapshot.size(leaf.id)? as u64;
-        left = left.checked_sub(size).ok_or_else(|| SnapshotError::too_large(&leaf.origin, limits))?;
+        left = left
+            .checked_sub(size)
+            .ok_or_else(|| SnapshotError::too_large(&leaf.origin, limits))?;
         let blob = snapshot.blob(leaf.id)?;
         if blob.size() <= LFS_BYTES && blob.content().starts_with(LFS) {
             return Err(SnapshotError::LfsPointer(leaf.origin.clone()));
@@ -61,13 +63,22 @@ pub fn export(
     let mut staged = Staged::begin(&served.artifacts())?;
     let (digest, size) = packer.pack(&mut staged)?;
     hold.also(&digest);
-    let there = std::fs::metadata(served.artifact(&digest)).is_ok_and(|meta| meta.is_file() && meta.len() == size);
+    let there = std::fs::metadata(served.artifact(&digest))
+        .is_ok_and(|meta| meta.is_file() && meta.len() == size);
     if there && !rewrite {
-        return Ok(Exported { digest, size, written: false });
+        return Ok(Exported {
+            digest,
+            size,
+            written: false,
+        });
     }
     staged.settle(Audience::Group)?;
     staged.commit(&digest.file_name())?;
-    Ok(Exported { digest, size, written: true })
+    Ok(Exported {
+        digest,
+        size,
+        written: true,
+    })
 }
 
 #[cfg(test)]

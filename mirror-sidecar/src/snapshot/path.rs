@@ -19,12 +19,23 @@ pub enum PathError {
 /// # Errors
 /// If it leads out of the repository or can't be a path.
 pub(super) fn parts(path: &str) -> Result<Vec<String>, PathError> {
-    let shown = || path.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
+    let shown = || {
+        path.chars()
+            .filter(|c| !c.is_control())
+            .take(200)
+            .collect::<String>()
+    };
     if path.is_empty() {
-        return Err(PathError::Malformed(shown(), "it is empty; write `.` for the root"));
+        return Err(PathError::Malformed(
+            shown(),
+            "it is empty; write `.` for the root",
+        ));
     }
     if path.len() > 1024 {
-        return Err(PathError::Malformed(shown(), "it is longer than 1,024 bytes"));
+        return Err(PathError::Malformed(
+            shown(),
+            "it is longer than 1,024 bytes",
+        ));
     }
     if path.chars().any(char::is_control) {
         return Err(PathError::Malformed(shown(), "it holds control characters"));
@@ -47,7 +58,11 @@ pub(super) fn parts(path: &str) -> Result<Vec<String>, PathError> {
 /// Parts as people write them.
 #[must_use]
 pub(super) fn shown(parts: &[String]) -> String {
-    if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
+    if parts.is_empty() {
+        ".".to_owned()
+    } else {
+        parts.join("/")
+    }
 }
 
 #[cfg(test)]
@@ -57,8 +72,14 @@ mod tests {
     #[test]
     fn every_spelling_of_a_path_is_that_path() {
         for (path, expected) in [
-            (".", "."), ("/", "."), ("./", "."), ("charts/app", "charts/app"), ("/charts/app/", "charts/app"),
-            ("./charts//app/.", "charts/app"), ("charts/../app", "app"), ("a b/ü", "a b/ü"),
+            (".", "."),
+            ("/", "."),
+            ("./", "."),
+            ("charts/app", "charts/app"),
+            ("/charts/app/", "charts/app"),
+            ("./charts//app/.", "charts/app"),
+            ("charts/../app", "app"),
+            ("a b/ü", "a b/ü"),
         ] {
             assert_eq!(shown(&parts(path).unwrap()), expected, "{path}");
         }
@@ -70,7 +91,10 @@ mod tests {
             assert!(matches!(parts(path), Err(PathError::Outside(_))), "{path}");
         }
         for path in ["", "a\nb", &"x".repeat(2000)] {
-            assert!(matches!(parts(path), Err(PathError::Malformed(..))), "{path}");
+            assert!(
+                matches!(parts(path), Err(PathError::Malformed(..))),
+                "{path}"
+            );
         }
     }
 }

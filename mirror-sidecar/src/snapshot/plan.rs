@@ -10,11 +10,11 @@ use tandem_shared::manifest::{ChartName, ResolvedDependency};
 use tandem_shared::names::sha256_hex;
 use tandem_shared::request::{WantKind, WantSpec};
 
+use super::SnapshotError;
 use super::chart::{self, ChartFile, Dependency};
 use super::path::{self, shown};
 use super::range;
 use super::tree::{Found, Leaf, Node, Snapshot};
-use super::SnapshotError;
 
 /// Charts within charts, at most.
 const DEPTH: usize = 16;
@@ -37,7 +37,11 @@ impl Plan {
     /// Names everything that goes in.
     #[must_use]
     pub fn inputs(&self) -> String {
-        let lines: Vec<String> = self.files.iter().map(|(path, leaf)| format!("{} {path}", leaf.id)).collect();
+        let lines: Vec<String> = self
+            .files
+            .iter()
+            .map(|(path, leaf)| format!("{} {path}", leaf.id))
+            .collect();
         let parts: Vec<&[u8]> = lines.iter().map(String::as_bytes).collect();
         format!("i1:{}", sha256_hex(&parts))
     }
@@ -47,16 +51,27 @@ impl Plan {
 ///
 /// # Errors
 /// Says what is missing or may not be.
-pub fn plan(snapshot: &Snapshot<'_>, spec: &WantSpec, limits: Limits) -> Result<Plan, SnapshotError> {
+pub fn plan(
+    snapshot: &Snapshot<'_>,
+    spec: &WantSpec,
+    limits: Limits,
+) -> Result<Plan, SnapshotError> {
     let parts = path::parts(&spec.path)?;
     match &spec.kind {
         WantKind::Chart => {
             let folder = find_chart(snapshot, &[], &shown(&parts))?;
-            let mut planner = Planner { snapshot, limits, skip: spec.skip_dependencies, stack: Vec::new() };
+            let mut planner = Planner {
+                snapshot,
+                limits,
+                skip: spec.skip_dependencies,
+                stack: Vec::new(),
+            };
             planner.chart(&folder)
         }
         WantKind::File => file(snapshot, &parts),
-        WantKind::Other(word) => Err(SnapshotError::Kind(word.chars().filter(|c| !c.is_control()).take(40).collect())),
+        WantKind::Other(word) => Err(SnapshotError::Kind(
+            word.chars().filter(|c| !c.is_control()).take(40).collect(),
+        )),
     }
 }
 
@@ -74,27 +89,50 @@ pub fn folder_of(snapshot: &Snapshot<'_>, spec: &WantSpec) -> Result<Option<Oid>
 
 fn file(snapshot: &Snapshot<'_>, parts: &[String]) -> Result<Plan, SnapshotError> {
     let path = shown(parts);
-    let wrong = |is| SnapshotError::WrongKind { path: path.clone(), is, expected: "file" };
-    let Some(name) = parts.last() else { return Err(wrong("folder")) };
+    let wrong = |is| SnapshotError::WrongKind {
+        path: path.clone(),
+        is,
+        expected: "file",
+    };
+    let Some(name) = parts.last() else {
+        return Err(wrong("folder"));
+    };
     let found = snapshot.find(&[], &path, "file")?;
     match found.node {
         Node::Folder(_) => Err(wrong("folder")),
         Node::Submodule => Err(wrong("submodule")),
         Node::File(id) => {
-            let leaf = Leaf { path: name.clone(), origin: shown(&found.path), id };
-            Ok(Plan { files: [(name.clone(), leaf)].into(), chart: None, resolved: Vec::new(), self_contained: Some(id) })
+            let leaf = Leaf {
+                path: name.clone(),
+                origin: shown(&found.path),
+                id,
+            };
+            Ok(Plan {
+                files: [(name.clone(), leaf)].into(),
+                chart: None,
+                resolved: Vec::new(),
+                self_contained: Some(id),
+            })
         }
     }
 }
 
-fn find_chart(snapshot: &Snapshot<'_>, from: &[String], path: &str) -> Result<Found, SnapshotError> {
+fn find_chart(
+    snapshot: &Snapshot<'_>,
+    from: &[String],
+    path: &str,
+) -> Result<Found, SnapshotError> {
     let found = snapshot.find(from, path, "folder")?;
     let is = match found.node {
         Node::Folder(_) => return Ok(found),
         Node::File(_) => "file",
         Node::Submodule => "submodule",
     };
-    Err(SnapshotError::WrongKind { path: path.to_owned(), is, expected: "chart folder" })
+    Err(SnapshotError::WrongKind {
+        path: path.to_owned(),
+        is,
+        expected: "chart folder",
+    })
 }
 
 struct Planner<'s, 'r> {
@@ -109,9 +147,16 @@ impl Planner<'_, '_> {
     fn chart(&mut self, folder: &Found) -> Result<Plan, SnapshotError> {
         let own = shown(&folder.path);
         let leaves = self.snapshot.walk(folder, self.limits)?;
-        let below = if folder.path.is_empty() { String::new() } else { format!("{own}/") };
+        let below = if folder.path.is_empty() {
+            String::new()
+        } else {
+            format!("{own}/")
+        };
         let mut inside = leaves.iter().all(|leaf| leaf.origin.starts_with(&below));
-        let mut files: BTreeMap<String, Leaf> = leaves.into_iter().map(|leaf| (leaf.path.clone(), leaf)).collect();
+        let mut files: BTreeMap<String, Leaf> = leaves
+            .into_iter()
+            .map(|leaf| (leaf.path.clone(), leaf))
+            .collect();
         let chart = self.read(&files, &own)?;
         let mut resolved = Vec::new();
         if !self.skip {
@@ -138,20 +183,37 @@ impl Planner<'_, '_> {
             Node::Folder(id) if inside => Some(id),
             _ => None,
         };
-        Ok(Plan { files, chart: Some(chart.name), resolved, self_contained })
+        Ok(Plan {
+            files,
+            chart: Some(chart.name),
+            resolved,
+            self_contained,
+        })
     }
 
     fn read(&self, files: &BTreeMap<String, Leaf>, own: &str) -> Result<ChartFile, SnapshotError> {
         let Some(leaf) = files.get("Chart.yaml") else {
-            let near = files.keys().find(|path| path.eq_ignore_ascii_case("chart.yaml") || path.eq_ignore_ascii_case("chart.yml"));
-            let hint = near.map_or(String::new(), |near| format!("; there is a {near:?}, but Helm wants exactly this spelling"));
-            return Err(SnapshotError::NoChart { path: own.to_owned(), hint });
+            let near = files.keys().find(|path| {
+                path.eq_ignore_ascii_case("chart.yaml") || path.eq_ignore_ascii_case("chart.yml")
+            });
+            let hint = near.map_or(String::new(), |near| {
+                format!("; there is a {near:?}, but Helm wants exactly this spelling")
+            });
+            return Err(SnapshotError::NoChart {
+                path: own.to_owned(),
+                hint,
+            });
         };
         chart::read(&self.small(leaf)?, &leaf.origin)
     }
 
     /// The dependencies of both kinds of charts.
-    fn dependencies(&self, files: &BTreeMap<String, Leaf>, chart: &ChartFile, own: &str) -> Result<Vec<Dependency>, SnapshotError> {
+    fn dependencies(
+        &self,
+        files: &BTreeMap<String, Leaf>,
+        chart: &ChartFile,
+        own: &str,
+    ) -> Result<Vec<Dependency>, SnapshotError> {
         let mut all = chart.dependencies.clone();
         if chart.api_version != "v2"
             && let Some(leaf) = files.get("requirements.yaml")
@@ -161,7 +223,10 @@ impl Planner<'_, '_> {
         for dependency in &all {
             if !chart::is_name(&dependency.name) {
                 let path = format!("{own}/Chart.yaml");
-                let why = format!("its dependency {:?} has no name that a chart can have", dependency.name);
+                let why = format!(
+                    "its dependency {:?} has no name that a chart can have",
+                    dependency.name
+                );
                 return Err(SnapshotError::BadChart { path, why });
             }
         }
@@ -185,7 +250,11 @@ impl Planner<'_, '_> {
         folder: &Found,
         files: &BTreeMap<String, Leaf>,
     ) -> Result<Option<Plan>, SnapshotError> {
-        let fail = |why: String| SnapshotError::Dependency { name: dependency.name.clone(), chart: chart.name.name.clone(), why };
+        let fail = |why: String| SnapshotError::Dependency {
+            name: dependency.name.clone(),
+            chart: chart.name.name.clone(),
+            why,
+        };
         let Some(path) = dependency.repository.strip_prefix("file://") else {
             if is_vendored(files, &dependency.name) {
                 return Ok(None);
@@ -200,25 +269,39 @@ impl Planner<'_, '_> {
             }));
         };
         if path.starts_with('/') || path.is_empty() {
-            return Err(fail(format!("{:?} is no path from the chart's folder; write file://../<folder>", dependency.repository)));
+            return Err(fail(format!(
+                "{:?} is no path from the chart's folder; write file://../<folder>",
+                dependency.repository
+            )));
         }
         if self.stack.len() > DEPTH {
-            return Err(fail(format!("charts lie more than {DEPTH} deep in each other")));
+            return Err(fail(format!(
+                "charts lie more than {DEPTH} deep in each other"
+            )));
         }
-        let sibling = find_chart(self.snapshot, &folder.path, path).map_err(|error| fail(error.to_string()))?;
+        let sibling = find_chart(self.snapshot, &folder.path, path)
+            .map_err(|error| fail(error.to_string()))?;
         if self.stack.contains(&sibling.path) {
-            return Err(fail("it depends on the chart that depends on it".to_owned()));
+            return Err(fail(
+                "it depends on the chart that depends on it".to_owned(),
+            ));
         }
         let plan = self.chart(&sibling)?;
         let found = plan.chart.clone().unwrap_or_else(|| chart.name.clone());
         if found.name != dependency.name {
-            return Err(fail(format!("the chart in {:?} is called {:?}", shown(&sibling.path), found.name)));
+            return Err(fail(format!(
+                "the chart in {:?} is called {:?}",
+                shown(&sibling.path),
+                found.name
+            )));
         }
         match range::matches(&dependency.version, &found.version) {
             Ok(true) => Ok(Some(plan)),
             Ok(false) => Err(fail(format!(
                 "the chart in {:?} has version {}, and {:?} is asked for",
-                shown(&sibling.path), found.version, dependency.version
+                shown(&sibling.path),
+                found.version,
+                dependency.version
             ))),
             Err(why) => Err(fail(why)),
         }
@@ -228,7 +311,10 @@ impl Planner<'_, '_> {
     fn small(&self, leaf: &Leaf) -> Result<Vec<u8>, SnapshotError> {
         if self.snapshot.size(leaf.id)? > 1024 * 1024 {
             let why = "it has more than 1 MiB".to_owned();
-            return Err(SnapshotError::BadChart { path: leaf.origin.clone(), why });
+            return Err(SnapshotError::BadChart {
+                path: leaf.origin.clone(),
+                why,
+            });
         }
         Ok(self.snapshot.blob(leaf.id)?.content().to_vec())
     }
@@ -236,7 +322,8 @@ impl Planner<'_, '_> {
 
 /// Whether `charts/` has a chart of that name, unpacked or packed.
 fn is_vendored(files: &BTreeMap<String, Leaf>, name: &str) -> bool {
-    files.contains_key(&format!("charts/{name}/Chart.yaml")) || files.keys().any(|path| is_archive_of(path, name))
+    files.contains_key(&format!("charts/{name}/Chart.yaml"))
+        || files.keys().any(|path| is_archive_of(path, name))
 }
 
 /// Whether `path` is `charts/<name>-<version>.tgz`.
@@ -245,7 +332,9 @@ fn is_archive_of(path: &str, name: &str) -> bool {
         .and_then(|file| file.strip_prefix(name))
         .and_then(|rest| rest.strip_prefix('-'))
         .and_then(|rest| rest.strip_suffix(".tgz"))
-        .is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit() || c == 'v') && !version.contains('/'))
+        .is_some_and(|version| {
+            version.starts_with(|c: char| c.is_ascii_digit() || c == 'v') && !version.contains('/')
+        })
 }
 
 /// Puts a sibling's files in place of what the tree has of that chart.
@@ -265,8 +354,12 @@ mod tests {
     #[test]
     fn archives_are_told_by_name_and_version() {
         for (path, is) in [
-            ("charts/lib-1.0.0.tgz", true), ("charts/lib-v1.0.0.tgz", true), ("charts/lib-extra-1.0.0.tgz", false),
-            ("charts/lib.tgz", false), ("charts/lib/a-1.0.0.tgz", false), ("lib-1.0.0.tgz", false),
+            ("charts/lib-1.0.0.tgz", true),
+            ("charts/lib-v1.0.0.tgz", true),
+            ("charts/lib-extra-1.0.0.tgz", false),
+            ("charts/lib.tgz", false),
+            ("charts/lib/a-1.0.0.tgz", false),
+            ("lib-1.0.0.tgz", false),
         ] {
             assert_eq!(is_archive_of(path, "lib"), is, "{path}");
         }

@@ -13,7 +13,8 @@ pub(super) fn matches(range: &str, version: &str) -> Result<bool, String> {
     let version = exact(version).ok_or_else(|| format!("{version:?} is no semantic version"))?;
     let mut any = false;
     for alternative in range.split("||") {
-        any |= all(alternative, &version).ok_or_else(|| format!("{range:?} is no version range"))?;
+        any |=
+            all(alternative, &version).ok_or_else(|| format!("{range:?} is no version range"))?;
     }
     Ok(any)
 }
@@ -22,13 +23,18 @@ fn all(text: &str, version: &Version) -> Option<bool> {
     if let Some((low, high)) = text.split_once(" - ") {
         return Some(one(">=", low.trim(), version)? && one("<=", high.trim(), version)?);
     }
-    let mut words = text.split([',', ' ', '\t']).filter(|word| !word.is_empty()).peekable();
+    let mut words = text
+        .split([',', ' ', '\t'])
+        .filter(|word| !word.is_empty())
+        .peekable();
     if words.peek().is_none() {
         return one("", "*", version);
     }
     let mut fits = true;
     while let Some(word) = words.next() {
-        let at = word.find(|c: char| !"=!<>~^".contains(c)).unwrap_or(word.len());
+        let at = word
+            .find(|c: char| !"=!<>~^".contains(c))
+            .unwrap_or(word.len());
         let (operator, mut rest) = word.split_at(at);
         if rest.is_empty() {
             rest = words.next()?;
@@ -45,7 +51,10 @@ struct Partial {
 }
 
 fn one(operator: &str, text: &str, version: &Version) -> Option<bool> {
-    let Partial { version: base, parts } = partial(text)?;
+    let Partial {
+        version: base,
+        parts,
+    } = partial(text)?;
     let top = base.pre.is_empty();
     if !version.pre.is_empty() && top && operator != "!=" {
         return Some(false);
@@ -116,21 +125,58 @@ mod tests {
     #[test]
     fn ranges_mean_what_helm_means() {
         let cases = [
-            ("", "1.0.0", true), ("*", "1.0.0", true), ("*", "1.0.0-rc1", false), (">=0.0.0-0", "1.0.0-rc1", true),
-            ("1.2.3", "1.2.3", true), ("1.2.3", "1.2.4", false), ("v1.2.3", "1.2.3", true), ("=1.2.3", "1.2.3+b", true),
-            ("1.2", "1.2.9", true), ("1.2", "1.3.0", false), ("1", "1.9.0", true), ("1.x", "2.0.0", false),
-            ("^1.2.3", "1.9.0", true), ("^1.2.3", "2.0.0", false), ("^0.2.3", "0.2.9", true), ("^0.2.3", "0.3.0", false),
-            ("^0.0.3", "0.0.4", false), ("^0", "0.9.0", true), ("^1", "1.4.0", true),
-            ("~1.2.3", "1.2.9", true), ("~1.2.3", "1.3.0", false), ("~1", "1.9.0", true), ("~1.2", "1.3.0", false),
-            (">=1.0.0 <2.0.0", "1.5.0", true), (">= 1.0, < 2", "2.0.0", false), ("1.0 - 2.0", "2.0.5", true), ("1.0 - 2.0.0", "2.0.5", false),
-            ("1.x || 3.x", "3.1.0", true), ("1.x || 3.x", "2.1.0", false), ("!=1.0.0", "1.0.0", false), ("!=1.x", "2.0.0", true),
-            (">1", "1.5.0", false), (">1", "2.0.0", true), ("<=1", "1.5.0", true), ("<=1", "2.0.0", false),
-            ("1.0.0-rc1", "1.0.0-rc1", true), ("^1.0.0-rc1", "1.0.0-rc2", true), ("0.1.0", "0.1", true),
+            ("", "1.0.0", true),
+            ("*", "1.0.0", true),
+            ("*", "1.0.0-rc1", false),
+            (">=0.0.0-0", "1.0.0-rc1", true),
+            ("1.2.3", "1.2.3", true),
+            ("1.2.3", "1.2.4", false),
+            ("v1.2.3", "1.2.3", true),
+            ("=1.2.3", "1.2.3+b", true),
+            ("1.2", "1.2.9", true),
+            ("1.2", "1.3.0", false),
+            ("1", "1.9.0", true),
+            ("1.x", "2.0.0", false),
+            ("^1.2.3", "1.9.0", true),
+            ("^1.2.3", "2.0.0", false),
+            ("^0.2.3", "0.2.9", true),
+            ("^0.2.3", "0.3.0", false),
+            ("^0.0.3", "0.0.4", false),
+            ("^0", "0.9.0", true),
+            ("^1", "1.4.0", true),
+            ("~1.2.3", "1.2.9", true),
+            ("~1.2.3", "1.3.0", false),
+            ("~1", "1.9.0", true),
+            ("~1.2", "1.3.0", false),
+            (">=1.0.0 <2.0.0", "1.5.0", true),
+            (">= 1.0, < 2", "2.0.0", false),
+            ("1.0 - 2.0", "2.0.5", true),
+            ("1.0 - 2.0.0", "2.0.5", false),
+            ("1.x || 3.x", "3.1.0", true),
+            ("1.x || 3.x", "2.1.0", false),
+            ("!=1.0.0", "1.0.0", false),
+            ("!=1.x", "2.0.0", true),
+            (">1", "1.5.0", false),
+            (">1", "2.0.0", true),
+            ("<=1", "1.5.0", true),
+            ("<=1", "2.0.0", false),
+            ("1.0.0-rc1", "1.0.0-rc1", true),
+            ("^1.0.0-rc1", "1.0.0-rc2", true),
+            ("0.1.0", "0.1", true),
         ];
         for (range, version, expected) in cases {
-            assert_eq!(matches(range, version), Ok(expected), "{version} in {range:?}");
+            assert_eq!(
+                matches(range, version),
+                Ok(expected),
+                "{version} in {range:?}"
+            );
         }
-        for (range, version) in [("latest", "1.0.0"), ("1.0.0", "new"), (">", "1.0.0"), ("1.2.3.4", "1.0.0")] {
+        for (range, version) in [
+            ("latest", "1.0.0"),
+            ("1.0.0", "new"),
+            (">", "1.0.0"),
+            ("1.2.3.4", "1.0.0"),
+        ] {
             assert!(matches(range, version).is_err(), "{version} in {range:?}");
         }
     }

@@ -1,0 +1,304 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods
+)]
+
+use std::collections::BTreeMap;
+
+use tandem_shared::manifest::Reason;
+use tandem_shared::request::WantKind;
+
+use crate::testing::{Sidecar, Upstream, chart, good, problem, reason, want};
+
+const CHART: &str = "apiVersion: v2\nname: app\nversion: 0.1.0\n";
+
+/// The content of the chart at `path`.
+fn content(upstream: &Upstream, path: &str) -> BTreeMap<String, String> {
+    upstream.publish();
+    let mut sidecar = Sidecar::new(&upstream.url(), vec![chart("main", path)]);
+    let manifest = sidecar.poll();
+    sidecar.content(good(&manifest, &format!("main:{path}")))
+}
+
+fn refusal(upstream: &Upstream, path: &str) -> (Reason, String) {
+    upstream.publish();
+    let mut sidecar = Sidecar::new(&upstream.url(), vec![chart("main", path)]);
+    let manifest = sidecar.poll();
+    let problem = problem(&manifest, &format!("main:{path}"));
+    (problem.reason.clone(), problem.message.clone())
+}
+
+#[test]
+fn every_spelling_of_a_path_is_the_same_chart() {
+    let upstream = Upstream::new();
+    upstream.write("Chart.yaml", CHART);
+    upstream.chart("charts/app", "x");
+    upstream.publish();
+    let spellings = [
+        "charts/app",
+        "charts/app/",
+        "/charts/app",
+        "./charts/app",
+        "charts/./app",
+        "charts/x/../app",
+    ];
+    let roots = [".", "/", "./"];
+    let mut sidecar = Sidecar::new(
+        &upstream.url(),
+        spellings
+            .iter()
+            .chain(&roots)
+            .map(|path| chart("main", path))
+            .collect(),
+    );
+    let manifest = sidecar.poll();
+    for same in [spellings.as_slice(), roots.as_slice()] {
+        let digests: Vec<_> = same
+            .iter()
+            .map(|path| &good(&manifest, &format!("main:{path}")).artifact)
+            .collect();
+        assert!(digests.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+}
+
+#[test]
+fn links_within_the_repository_become_what_they_lead_to() {
+    let upstream = Upstream::new();
+    upstream.write("charts/app/Chart.yaml", CHART);
+    upstream.write("shared/cm.yaml", "shared");
+    upstream.write("shared/deep/x", "deep");
+    upstream.link("charts/app/templates/cm.yaml", "../../../shared/cm.yaml");
+    upstream.link("charts/app/files", "../../linked");
+    upstream.link("linked", "shared/deep");
+    upstream.link("charts/current", "app");
+    let content = content(&upstream, "charts/current");
+    assert_eq!(content["templates/cm.yaml"], "shared");
+    assert_eq!(content["files/x"], "deep");
+}
+
+#[test]
+fn links_that_lead_out_nowhere_or_in_a_circle_are_refused_by_name() {
+    for (target, said) in [
+        ("/etc/passwd", "out of the repository"),
+        ("../../../../etc/passwd", "out of the repository"),
+        ("nothing", "where nothing is"),
+        ("self", "in a circle"),
+        ("../..", "in a circle"),
+        (".", "in a circle"),
+    ] {
+        let upstream = Upstream::new();
+        upstream.write("charts/app/Chart.yaml", CHART);
+        upstream.link("charts/app/self", target);
+        let (reason, message) = refusal(&upstream, "charts/app");
+        assert_eq!(reason, Reason::InvalidLink, "{target}: {message}");
+        assert!(
+            message.contains(said) && message.contains("charts/app/self"),
+            "{target}: {message}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_chart_is_refused_by_name() {
+    let upstream = Upstream::new();
+    upstream.write("a/values.yaml", "");
+    upstream.write("b/chart.yaml", CHART);
+    upstream.write("c/Chart.yaml", "name: [");
+    upstream.write("d/Chart.yaml", CHART);
+    upstream.write(
+        "d/files/x.bin",
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+    );
+    for (path, reason, said) in [
+        ("a", Reason::InvalidChart, "no Chart.yaml in"),
+        ("b", Reason::InvalidChart, "\"chart.yaml\""),
+        ("c", Reason::InvalidChart, "c/Chart.yaml"),
+        ("d", Reason::LfsPointer, "d/files/x.bin"),
+    ] {
+        let (found, message) = refusal(&upstream, path);
+        assert_eq!(found, reason, "{path}: {message}");
+        assert!(message.contains(said), "{path}: {message}");
+    }
+}
+
+#[test]
+fn a_tree_that_is_too_large_is_refused_before_it_is_read() {
+    let upstream = Upstream::new();
+    upstream.write("a/Chart.yaml", CHART);
+    upstream.write("a/blob", &"x".repeat(3000));
+    upstream.write("b/Chart.yaml", CHART);
+    for file in 0..20 {
+        upstream.write(&format!("b/{file}"), "x");
+    }
+    upstream.publish();
+    let wants = vec![chart("main", "a"), chart("main", "b")];
+    let mut sidecar = Sidecar::with_arguments(
+        &upstream.url(),
+        wants,
+        &["--max-chart-bytes", "2000", "--max-chart-files", "10"],
+    );
+    let manifest = sidecar.poll();
+    assert_eq!(reason(&manifest, "main:a"), Reason::TooLarge);
+    assert!(problem(&manifest, "main:a").message.contains("a/blob"));
+    assert_eq!(reason(&manifest, "main:b"), Reason::TooLarge);
+}
+
+#[test]
+fn siblings_are_copied_depth_first() {
+    let upstream = Upstream::new();
+    upstream.write("charts/umb/Chart.yaml", "apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n- {name: lib, version: ^0.1.0, repository: file://../lib}\n");
+    upstream.write("charts/umb/charts/lib-0.0.9.tgz", "old");
+    upstream.write("charts/umb/charts/lib/stale", "old");
+    upstream.write(
+        "charts/lib/Chart.yaml",
+        "apiVersion: v1\nname: lib\nversion: 0.1.0\n",
+    );
+    upstream.write(
+        "charts/lib/requirements.yaml",
+        "dependencies:\n- {name: base, version: 0.1.x, repository: 'file://../base/'}\n",
+    );
+    upstream.chart("charts/base", "base");
+    upstream.publish();
+    let mut sidecar = Sidecar::new(&upstream.url(), vec![chart("main", "charts/umb")]);
+    let before = sidecar.poll();
+    let first = good(&before, "main:charts/umb");
+    let content = sidecar.content(first);
+    let files: Vec<&str> = content.keys().map(String::as_str).collect();
+    assert_eq!(
+        files,
+        [
+            "Chart.yaml",
+            "charts/lib/Chart.yaml",
+            "charts/lib/charts/base/Chart.yaml",
+            "charts/lib/charts/base/templates/cm.yaml",
+            "charts/lib/requirements.yaml"
+        ]
+    );
+    assert_eq!(first.resolved[0].version, "0.1.0");
+    // A change far below is a change of the chart.
+    upstream.chart("charts/base", "changed");
+    upstream.publish();
+    let after = sidecar.poll();
+    assert_ne!(good(&after, "main:charts/umb").artifact, first.artifact);
+}
+
+#[test]
+fn dependencies_that_can_not_be_had_are_refused_by_name() {
+    let upstream = Upstream::new();
+    let umbrella = |dependency: &str| {
+        upstream.write(
+            "umb/Chart.yaml",
+            &format!("apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n- {dependency}\n"),
+        );
+    };
+    upstream.chart("lib", "x");
+    for (dependency, said) in [
+        (
+            "{name: lib, version: ^1, repository: file://../lib}",
+            "has version 0.1.0",
+        ),
+        (
+            "{name: other, version: '*', repository: file://../lib}",
+            "is called \"lib\"",
+        ),
+        (
+            "{name: lib, version: '*', repository: file://../gone}",
+            "gone",
+        ),
+        (
+            "{name: lib, version: '*', repository: file:///etc}",
+            "no path from the chart's folder",
+        ),
+        (
+            "{name: lib, version: '*', repository: file://../../..}",
+            "out of the repository",
+        ),
+        (
+            "{name: umb, version: '*', repository: file://.}",
+            "depends on the chart that depends on it",
+        ),
+        (
+            "{name: lib, version: '*', repository: https://me:secret@charts.test}",
+            "https://charts.test",
+        ),
+        ("{name: lib, version: '*'}", "isn't in charts/"),
+    ] {
+        umbrella(dependency);
+        let (reason, message) = refusal(&upstream, "umb");
+        assert_eq!(reason, Reason::DependencyFailed, "{dependency}: {message}");
+        assert!(
+            message.contains(said) && !message.contains("secret"),
+            "{dependency}: {message}"
+        );
+    }
+    umbrella("{name: ../x, version: '*'}");
+    assert_eq!(refusal(&upstream, "umb").0, Reason::InvalidChart);
+    // What lies in charts/ is taken as it is, and nothing is asked of whom it isn't wanted of.
+    umbrella("{name: lib, version: '*', repository: https://charts.test}");
+    upstream.write("umb/charts/lib-1.0.0.tgz", "packed");
+    assert_eq!(content(&upstream, "umb")["charts/lib-1.0.0.tgz"], "packed");
+    upstream.git(&["rm", "--quiet", "--cached", "umb/charts/lib-1.0.0.tgz"]);
+    std::fs::remove_dir_all(upstream.bare().with_file_name("work").join("umb/charts")).unwrap();
+    upstream.publish();
+    let mut skipping = chart("main", "umb");
+    skipping.spec.skip_dependencies = true;
+    let mut sidecar = Sidecar::new(&upstream.url(), vec![skipping]);
+    good(&sidecar.poll(), "main:umb");
+}
+
+#[test]
+fn submodules_attributes_and_modes_are_passed_over() {
+    let upstream = Upstream::new();
+    let commit = {
+        upstream.write("app/Chart.yaml", CHART);
+        upstream.commit()
+    };
+    upstream.write(
+        "app/.gitattributes",
+        "x export-ignore\n*.txt eol=crlf ident\n",
+    );
+    upstream.write("app/x", "$Id$");
+    upstream.write("app/t.txt", "$Id$\n");
+    upstream.git(&[
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        &format!("160000,{commit},app/sub"),
+    ]);
+    let content = content(&upstream, "app");
+    assert_eq!(
+        (content["x"].as_str(), content["t.txt"].as_str()),
+        ("$Id$", "$Id$\n")
+    );
+    assert!(!content.contains_key("sub"));
+}
+
+#[test]
+fn a_change_elsewhere_exports_nothing() {
+    let upstream = Upstream::new();
+    upstream.chart("app", "x");
+    upstream.publish();
+    let mut sidecar = Sidecar::new(
+        &upstream.url(),
+        vec![
+            chart("main", "app"),
+            want(WantKind::File, Some("main"), "app/templates/cm.yaml"),
+        ],
+    );
+    let before = sidecar.poll();
+    upstream.write("elsewhere", "y");
+    upstream.publish();
+    let after = sidecar.poll();
+    assert_eq!(after.results, before.results);
+    let text = sidecar.context.metrics.text().unwrap();
+    assert!(
+        text.contains("artifacts_total{outcome=\"written\"} 2"),
+        "{text}"
+    );
+    assert!(
+        text.contains("artifacts_total{outcome=\"unchanged\"} 2"),
+        "{text}"
+    );
+}

@@ -82,15 +82,30 @@ impl<'r> Snapshot<'r> {
     ///
     /// # Errors
     /// If nothing is there, or a link on the way leads astray.
-    pub fn find(&self, from: &[String], path: &str, what: &'static str) -> Result<Found, SnapshotError> {
+    pub fn find(
+        &self,
+        from: &[String],
+        path: &str,
+        what: &'static str,
+    ) -> Result<Found, SnapshotError> {
         let asked = || {
             let mut parts = from.to_vec();
             parts.push(path.to_owned());
-            if from.is_empty() { path.to_owned() } else { shown(&parts) }
+            if from.is_empty() {
+                path.to_owned()
+            } else {
+                shown(&parts)
+            }
         };
         self.resolve(from, path).map_err(|stray| match stray {
-            Stray::Outside => SnapshotError::Escape { link: asked(), target: path.to_owned() },
-            Stray::Nothing => SnapshotError::NotFound { what, path: asked() },
+            Stray::Outside => SnapshotError::Escape {
+                link: asked(),
+                target: path.to_owned(),
+            },
+            Stray::Nothing => SnapshotError::NotFound {
+                what,
+                path: asked(),
+            },
             Stray::Circle => SnapshotError::Loop(asked()),
             Stray::Broken(error) => error,
         })
@@ -101,7 +116,13 @@ impl<'r> Snapshot<'r> {
     /// # Errors
     /// If a link leads astray, or there are more entries than `limits` allow.
     pub fn walk(&self, found: &Found, limits: Limits) -> Result<Vec<Leaf>, SnapshotError> {
-        let mut walk = Walk { snapshot: self, leaves: Vec::new(), active: Vec::new(), seen: 0, limits };
+        let mut walk = Walk {
+            snapshot: self,
+            leaves: Vec::new(),
+            active: Vec::new(),
+            seen: 0,
+            limits,
+        };
         if let Node::Folder(id) = found.node {
             walk.folder(id, &found.path, "")?;
         }
@@ -146,7 +167,9 @@ impl<'r> Snapshot<'r> {
                 _ => {}
             }
             let tree = self.tree(folders.last().map_or(self.root, |(_, id)| *id))?;
-            let Some(entry) = tree.get_name(&part) else { return Err(Stray::Nothing) };
+            let Some(entry) = tree.get_name(&part) else {
+                return Err(Stray::Nothing);
+            };
             match (entry.kind(), entry.filemode()) {
                 (Some(ObjectType::Tree), _) => folders.push((part, entry.id())),
                 (Some(ObjectType::Blob), LINK) => {
@@ -162,17 +185,30 @@ impl<'r> Snapshot<'r> {
                         pending.push_front(part.to_owned());
                     }
                 }
-                (Some(ObjectType::Commit), _) if pending.iter().all(|rest| rest.is_empty() || rest == ".") => {
-                    return Ok(Found { path: names(folders, Some(part)), node: Node::Submodule });
+                (Some(ObjectType::Commit), _)
+                    if pending.iter().all(|rest| rest.is_empty() || rest == ".") =>
+                {
+                    return Ok(Found {
+                        path: names(folders, Some(part)),
+                        node: Node::Submodule,
+                    });
                 }
-                (Some(ObjectType::Blob), _) if pending.iter().all(|rest| rest.is_empty() || rest == ".") => {
-                    return Ok(Found { path: names(folders, Some(part)), node: Node::File(entry.id()) });
+                (Some(ObjectType::Blob), _)
+                    if pending.iter().all(|rest| rest.is_empty() || rest == ".") =>
+                {
+                    return Ok(Found {
+                        path: names(folders, Some(part)),
+                        node: Node::File(entry.id()),
+                    });
                 }
                 _ => return Err(Stray::Nothing),
             }
         }
         let id = folders.last().map_or(self.root, |(_, id)| *id);
-        Ok(Found { path: names(folders, None), node: Node::Folder(id) })
+        Ok(Found {
+            path: names(folders, None),
+            node: Node::Folder(id),
+        })
     }
 
     /// Where a link leads, as it is written.
@@ -184,7 +220,11 @@ impl<'r> Snapshot<'r> {
 }
 
 fn names(folders: Vec<(String, Oid)>, last: Option<String>) -> Vec<String> {
-    folders.into_iter().map(|(name, _)| name).chain(last).collect()
+    folders
+        .into_iter()
+        .map(|(name, _)| name)
+        .chain(last)
+        .collect()
 }
 
 struct Walk<'s, 'r> {
@@ -212,12 +252,20 @@ impl Walk<'_, '_> {
                     return Err(SnapshotError::Unpackable(PackError::Path(bytes)));
                 }
             };
-            let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+            let path = if prefix.is_empty() {
+                name.clone()
+            } else {
+                format!("{prefix}/{name}")
+            };
             let mut here = real.to_vec();
             here.push(name.clone());
             match (entry.kind(), entry.filemode()) {
                 (Some(ObjectType::Blob), LINK) => self.link(&entry, real, &name, &path)?,
-                (Some(ObjectType::Blob), _) => self.leaves.push(Leaf { path, origin: shown(&here), id: entry.id() }),
+                (Some(ObjectType::Blob), _) => self.leaves.push(Leaf {
+                    path,
+                    origin: shown(&here),
+                    id: entry.id(),
+                }),
                 (Some(ObjectType::Tree), _) => self.folder(entry.id(), &here, &path)?,
                 // Submodules.
                 _ => {}
@@ -227,21 +275,54 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn link(&mut self, entry: &TreeEntry<'_>, folder: &[String], name: &str, path: &str) -> Result<(), SnapshotError> {
+    fn link(
+        &mut self,
+        entry: &TreeEntry<'_>,
+        folder: &[String],
+        name: &str,
+        path: &str,
+    ) -> Result<(), SnapshotError> {
         let mut link = folder.to_vec();
         link.push(name.to_owned());
         let link = shown(&link);
-        let target = || self.snapshot.target(entry).map(|target| target.chars().filter(|c| !c.is_control()).take(200).collect());
+        let target = || {
+            self.snapshot.target(entry).map(|target| {
+                target
+                    .chars()
+                    .filter(|c| !c.is_control())
+                    .take(200)
+                    .collect()
+            })
+        };
         let found = match self.snapshot.resolve(folder, name) {
             Ok(found) => found,
-            Err(Stray::Outside) => return Err(SnapshotError::Escape { link, target: target()? }),
-            Err(Stray::Nothing) => return Err(SnapshotError::Dangling { link, target: target()? }),
+            Err(Stray::Outside) => {
+                return Err(SnapshotError::Escape {
+                    link,
+                    target: target()?,
+                });
+            }
+            Err(Stray::Nothing) => {
+                return Err(SnapshotError::Dangling {
+                    link,
+                    target: target()?,
+                });
+            }
             Err(Stray::Circle) => return Err(SnapshotError::Loop(link)),
             Err(Stray::Broken(error)) => return Err(error),
         };
         match found.node {
-            Node::File(id) => self.leaves.push(Leaf { path: path.to_owned(), origin: shown(&found.path), id }),
-            Node::Folder(_) if self.active.iter().any(|active| active.starts_with(&found.path)) => {
+            Node::File(id) => self.leaves.push(Leaf {
+                path: path.to_owned(),
+                origin: shown(&found.path),
+                id,
+            }),
+            Node::Folder(_)
+                if self
+                    .active
+                    .iter()
+                    .any(|active| active.starts_with(&found.path)) =>
+            {
                 return Err(SnapshotError::Loop(link));
             }
             Node::Folder(id) => self.folder(id, &found.path, path)?,
