@@ -29,22 +29,19 @@ impl Mask {
     /// Masks every leaf of these values, and the base64 of each.
     #[must_use]
     pub fn of<'a>(secret_values: impl IntoIterator<Item = &'a Value>) -> Self {
-        let mut secrets = Vec::new();
-        for value in secret_values {
-            collect(value, &mut secrets);
-        }
-        secrets.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
-        secrets.dedup();
-        Self { secrets }
+        let mut mask = Self::default();
+        mask.extend(secret_values);
+        mask
     }
 
-    /// Adds a text that isn't part of any values: a file that couldn't be read as YAML.
-    pub fn add_text(&mut self, text: &str) {
-        let mut secrets = std::mem::take(&mut self.secrets);
-        add(text, &mut secrets);
-        secrets.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
-        secrets.dedup();
-        self.secrets = secrets;
+    /// Masks every leaf of these values, too.
+    pub fn extend<'a>(&mut self, secret_values: impl IntoIterator<Item = &'a Value>) {
+        for value in secret_values {
+            collect(value, &mut self.secrets);
+        }
+        self.secrets
+            .sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        self.secrets.dedup();
     }
 
     /// The text without secrets.
@@ -147,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn text_can_be_added() {
-        let mut mask = Mask::default();
-        mask.add_text("not: [yaml");
-        assert_eq!(mask.apply("can't read not: [yaml"), "can't read ***");
+    fn more_secrets_can_be_added() {
+        let mut mask = mask(&json!("short"));
+        mask.extend([&json!("shorter-no-more")]);
+        assert_eq!(mask.apply("shorter-no-more, short"), "***, ***");
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use data_encoding::BASE64;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject};
@@ -165,6 +166,37 @@ pub fn objects_of(manifest: &str) -> Vec<ObjectRef> {
     objects
 }
 
+/// The contents of the Secrets of a rendered manifest, for masking.
+#[must_use]
+pub fn secrets_of(manifest: &str) -> Vec<Value> {
+    let mut contents = Vec::new();
+    // Most documents are nothing of the kind, and reading them all is dear.
+    for document in documents(manifest)
+        .iter()
+        .filter(|document| document.contains("Secret"))
+    {
+        let Ok(value) = read_yaml(document.as_bytes()) else {
+            continue;
+        };
+        let objects = match value.get("items").and_then(Value::as_array) {
+            Some(items) => items.clone(),
+            None => vec![value],
+        };
+        for object in objects.iter().filter(|object| object["kind"] == "Secret") {
+            contents.push(object["stringData"].clone());
+            let data = object["data"]
+                .as_object()
+                .into_iter()
+                .flat_map(|data| data.values());
+            contents.extend(data.filter_map(Value::as_str).map(|packed| {
+                let decoded = BASE64.decode(packed.as_bytes()).unwrap_or_default();
+                Value::String(String::from_utf8(decoded).unwrap_or_else(|_| packed.to_owned()))
+            }));
+        }
+    }
+    contents
+}
+
 fn object_ref(value: &Value) -> Option<ObjectRef> {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
     Some(ObjectRef {
@@ -191,7 +223,18 @@ fn documents(manifest: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn contents_of_secrets_are_found() {
+        let manifest = "kind: Secret\ndata: {a: aHVudGVyMg==, b: gICA}\nstringData: {c: plain}\n\
+                        ---\nkind: ConfigMap\ndata: {d: Secret}\n";
+        let contents = secrets_of(manifest);
+        let expected = [json!({"c": "plain"}), json!("hunter2"), json!("gICA")];
+        assert_eq!(contents, expected);
+    }
 
     #[test]
     fn a_manifest_is_read_object_by_object() {

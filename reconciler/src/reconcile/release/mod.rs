@@ -10,19 +10,21 @@ mod message;
 mod outcome;
 mod remains;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tandem_shared::child::{self, Cancel};
 use tandem_shared::lock::Guard;
 
-use self::outcome::judge;
+use self::outcome::{end_of, judge};
 use self::remains::Remains;
-use super::objects::{Objects, ObjectsError, objects_of};
+use super::objects::{Objects, ObjectsError, objects_of, secrets_of};
 use super::plan::Action;
 use crate::crd::Target;
 use crate::helm::{self, Apply, Helm, HelmError, Run};
 use crate::identity::{Comparison, IDENTITY_LABEL, Identity};
+use crate::mask::Mask;
 use crate::storage::{History, MARKED_FAILED, Record, RecordState, Store, StoreError};
 
 pub use job::{Chart, Job};
@@ -203,11 +205,37 @@ impl Engine {
         }
         let history = self.store.history(&target).await?;
         let tested = self.tested(&job, &history).await?;
-        let mut outcome = judge(&job, &run, history, tested);
+        let end = end_of(&job.action, run.end, &history, tested);
+        let mask = self.mask(&job, end, &history).await?;
+        let mut outcome = judge(&job.action, end, &run, &mask, history, tested);
         if doubtful && outcome.end == End::Succeeded {
             self.doubt(&job, &mut outcome).await?;
         }
         Ok(outcome)
+    }
+
+    /// What is secret in helm's words about a failure: what was handed in, and what the
+    /// Secrets hold that the records before and after name.
+    async fn mask(&self, job: &Job, end: End, after: &History) -> Result<Mask, ReleaseError> {
+        let mut mask = job.mask.clone();
+        if end == End::Succeeded {
+            return Ok(mask);
+        }
+        let last = |history: &History| history.last().map(|last| last.revision);
+        let returned_to = match job.action {
+            Action::Rollback { to, .. } => Some(to),
+            _ => None,
+        };
+        let revisions = [last(&job.history), last(after), returned_to];
+        for revision in revisions.into_iter().flatten().collect::<BTreeSet<_>>() {
+            match self.store.record(&job.target, revision).await {
+                Ok(record) => mask.extend(&secrets_of(record.manifest())),
+                // It was pruned, or uninstalled.
+                Err(StoreError::Gone { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(mask)
     }
 
     /// Helm takes an object that is still being removed for one that is there: the release
