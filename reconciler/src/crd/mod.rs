@@ -52,34 +52,11 @@ pub type StoredHelmRelease = DeserializeGuard<HelmRelease>;
     status = "HelmReleaseStatus",
     derive = "PartialEq",
     doc = "HelmRelease asks for one Helm release and tells what became of it.",
-    printcolumn(
-        name = "Release",
-        type_ = "string",
-        json_path = ".status.releaseName",
-        description = "Name of the release in Helm."
-    ),
-    printcolumn(
-        name = "Phase",
-        type_ = "string",
-        json_path = ".status.phase",
-        description = "What is being done, or was done last, for this HelmRelease."
-    ),
-    printcolumn(
-        name = "ReleaseStatus",
-        type_ = "string",
-        json_path = ".status.releaseStatus",
-        description = "Status of the release, as Helm records it."
-    ),
-    printcolumn(
-        name = "Message",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Released\")].message"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
+    printcolumn = r#"{"name": "Release", "type": "string", "jsonPath": ".status.releaseName", "description": "Name of the release in Helm."}"#,
+    printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase", "description": "What is being done, or was done last, for this HelmRelease."}"#,
+    printcolumn = r#"{"name": "ReleaseStatus", "type": "string", "jsonPath": ".status.releaseStatus", "description": "Status of the release, as Helm records it."}"#,
+    printcolumn = r#"{"name": "Message", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Released\")].message"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HelmReleaseSpec {

@@ -1,7 +1,6 @@
 //! Reads a YAML text as helm does: the first document, YAML 1.1 words, merge keys, and the
 //! last of equal keys.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use data_encoding::BASE64;
@@ -205,7 +204,7 @@ fn merge(map: &mut Map<String, Value>, from: Value, span: &Span) -> Result<(), Y
 }
 
 fn scalar(
-    text: &Cow<'_, str>,
+    text: &str,
     style: ScalarStyle,
     tag: Option<&Tag>,
     span: &Span,
