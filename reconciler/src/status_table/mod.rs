@@ -1,0 +1,38 @@
+//! `reconciler status`: source → ref → commit → chart → release, from the volume alone.
+
+mod overview;
+mod read;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use tandem_shared::layout::Volume;
+
+use crate::args::Output;
+use crate::command;
+
+pub use overview::{Overview, Role, Row, overview};
+pub use read::{Contents, read};
+
+/// Prints what there is on the volume in `root`. Successful if all of it is well: every
+/// release as it should be, no source with a problem, both processes alive.
+///
+/// # Errors
+/// If there is no volume.
+pub fn print(root: &Path, output: Output) -> anyhow::Result<ExitCode> {
+    let contents = read(&Volume::at(root))?;
+    let overview = overview(&contents);
+    let text = match output {
+        Output::Table => show::table(&overview),
+        Output::Json => format!("{}\n", serde_json::to_string_pretty(&overview)?),
+    };
+    command::print(&text);
+    Ok(if overview.well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
