@@ -141,6 +141,9 @@ pub(super) fn resolve_shorts(
             _ => 1,
         };
         let found = mirror.find_short(&short).and_then(|object| {
+            if mirror.holds(object)? {
+                return mirror.hold(&name, object);
+            }
             let item = Item {
                 asked: name.clone(),
                 object,
@@ -155,8 +158,14 @@ pub(super) fn resolve_shorts(
                 let wait = SHORT_AGAIN
                     .saturating_mul(1 << misses.min(10))
                     .min(SHORT_AGAIN_LONGEST);
+                // The history lay aside; whatever is wrong with it, the mirror isn't broken.
+                let reason = if error.is_corrupt() {
+                    Reason::Remote
+                } else {
+                    error.reason()
+                };
                 let miss = Miss {
-                    reason: error.reason(),
+                    reason,
                     message: error.to_string(),
                 };
                 Known::Missing {

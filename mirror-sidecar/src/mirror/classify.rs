@@ -333,6 +333,8 @@ const NOISE: &[&str] = &[
     "and the repository exists.",
     "@@@@@@@@",
     "Warning: Permanently added",
+    "warning: ",
+    "unable to read askpass response",
 ];
 
 fn advice(reason: &Reason, stderr: &str) -> &'static str {

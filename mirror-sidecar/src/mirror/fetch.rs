@@ -44,13 +44,13 @@ impl Mirror<'_> {
             Err(_) => {}
         }
         for item in items {
-            let single = std::slice::from_ref(item);
-            let result = if items.len() > 1 {
-                self.fetch_shallow(single)
+            // A single one was just refused.
+            let alone = if items.len() > 1 {
+                self.fetch_shallow(std::slice::from_ref(item))
             } else {
-                Err(refusal(item))
+                self.fetch_whole(item)
             };
-            let result = match result {
+            let result = match alone {
                 Err(error) if error.means(Meaning::Refused) => self.fetch_whole(item),
                 other => other,
             };

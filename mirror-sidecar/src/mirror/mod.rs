@@ -285,7 +285,5 @@ fn init(path: &Path) -> Result<Repository, MirrorError> {
     ] {
         config.set_str(key, value)?;
     }
-    // What git2 itself writes (refs) reaches the disk as well.
-    config.set_bool("core.fsyncObjectFiles", true)?;
     Ok(repository)
 }

@@ -16,9 +16,15 @@ impl Mirror<'_> {
     /// # Errors
     /// If there is none or more than one, or the remote can't be asked.
     pub fn find_short(&self, short: &str) -> Result<Oid, MirrorError> {
+        // One for each mirror: sources look for short ids at the same time.
+        let own = self
+            .path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let aside = self
             .path
-            .with_file_name(format!("{}short-{short}", publish::TEMPORARY_PREFIX));
+            .with_file_name(format!("{}{own}", publish::TEMPORARY_PREFIX));
         publish::remove_folder(&aside)?;
         super::init(&aside)?;
         let result = self.find_short_in(&aside, short);
