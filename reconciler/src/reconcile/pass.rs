@@ -74,6 +74,8 @@ struct Fresh {
     lock: Option<Arc<Guard>>,
     namespace_terminating: bool,
     definition_deleting: bool,
+    /// Objects that an uninstall left and that are still being removed.
+    terminating: Vec<String>,
 }
 
 /// A step that couldn't be made; it is tried again by itself.
@@ -291,6 +293,7 @@ impl<'a> Pass<'a> {
                 observed.child_alive = fresh.lock.is_none();
                 observed.namespace_terminating = fresh.namespace_terminating;
                 observed.definition_deleting = fresh.definition_deleting;
+                observed.terminating = fresh.terminating.clone();
             }
             (None, Some(known)) => observed.history = known.clone(),
             // Nothing is known: as for a release that was never made, which is looked into.
@@ -327,8 +330,10 @@ impl<'a> Pass<'a> {
             .await
             .map_err(|error| Trouble::new("StorageFailed", error))?;
         let deleting = self.snapshot.entry.is_deleting();
+        let terminating = self.ctx.engine.terminating(&self.target).await;
         self.fresh = Some(Fresh {
             history,
+            terminating: terminating.map_err(|error| Trouble::new("ApiFailed", error))?,
             facts: Facts::default(),
             lock,
             namespace_terminating: self.namespace_terminating().await?,
