@@ -394,7 +394,7 @@ where
                 .as_ref()
                 .is_some_and(|status| status.completion_time.is_some());
             if !done {
-                complete(&jobs, &job.name_any()).await?;
+                complete(&jobs, &job).await?;
             }
         }
         ensure!(
@@ -407,11 +407,17 @@ where
     Ok(())
 }
 
-async fn complete(jobs: &Api<Job>, name: &str) -> Result<()> {
+async fn complete(jobs: &Api<Job>, job: &Job) -> Result<()> {
     let now = jiff::Timestamp::now().to_string();
+    // Once its controller has set it, this can't be changed any more.
+    let started = job
+        .status
+        .as_ref()
+        .and_then(|status| status.start_time.as_ref());
+    let started = started.map_or_else(|| now.clone(), |time| time.0.to_string());
     let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now, "lastProbeTime": now });
     let status = json!({ "status": {
-        "startTime": now,
+        "startTime": started,
         "completionTime": now,
         "succeeded": 1,
         "active": 0,
@@ -420,7 +426,11 @@ async fn complete(jobs: &Api<Job>, name: &str) -> Result<()> {
         "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
     } });
     match jobs
-        .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+        .patch_status(
+            &job.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(&status),
+        )
         .await
     {
         Ok(_) => Ok(()),

@@ -52,31 +52,33 @@ pub fn available() -> Option<Available> {
     }
 }
 
-/// Wraps a recipe so that it runs with the mount.
-pub(crate) fn wrap(recipe: &mut Recipe, mount: &Mount) {
-    let (script, path, size) = match mount {
-        Mount::Sized { path, bytes } => (
-            "mount -t tmpfs -o size=\"$2\",mode=0755 none \"$1\" && shift 2 && exec \"$@\"",
-            path,
-            bytes.to_string(),
-        ),
-        Mount::ReadOnly { path } => (
-            "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift 2 && exec \"$@\"",
-            path,
-            String::new(),
-        ),
-    };
-    let program = std::mem::replace(&mut recipe.program, PathBuf::from("unshare"));
-    let before = ["--map-root-user", "--mount", "--", "sh", "-c", script, "sh"];
-    let own = std::mem::take(&mut recipe.args);
-    recipe.args = before
-        .iter()
-        .map(|word| (*word).to_owned())
-        .chain([
-            path.display().to_string(),
-            size,
-            program.display().to_string(),
-        ])
-        .chain(own)
-        .collect();
+impl Available {
+    /// Changes a recipe so that its program runs with the mount.
+    pub fn wrap(self, recipe: &mut Recipe, mount: &Mount) {
+        let (script, path, size) = match mount {
+            Mount::Sized { path, bytes } => (
+                "mount -t tmpfs -o size=\"$2\",mode=0755 none \"$1\" && shift 2 && exec \"$@\"",
+                path,
+                bytes.to_string(),
+            ),
+            Mount::ReadOnly { path } => (
+                "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift 2 && exec \"$@\"",
+                path,
+                String::new(),
+            ),
+        };
+        let program = std::mem::replace(&mut recipe.program, PathBuf::from("unshare"));
+        let before = ["--map-root-user", "--mount", "--", "sh", "-c", script, "sh"];
+        let own = std::mem::take(&mut recipe.args);
+        recipe.args = before
+            .iter()
+            .map(|word| (*word).to_owned())
+            .chain([
+                path.display().to_string(),
+                size,
+                program.display().to_string(),
+            ])
+            .chain(own)
+            .collect();
+    }
 }

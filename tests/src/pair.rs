@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::mounts::{Available, Mount};
 use crate::volume::Volume;
 use crate::wait::{LONG, Look, until, until_blocking};
-use crate::{git, guard, http_client, mounts, programs};
+use crate::{git, guard, http_client, programs};
 
 /// How long a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ pub struct Extra {
     pub args: Vec<String>,
     /// More variables.
     pub env: Vec<(String, String)>,
-    mount: Option<Mount>,
+    mount: Option<(Available, Mount)>,
 }
 
 impl Extra {
@@ -46,8 +46,8 @@ impl Extra {
 
     /// Mounts something for the process alone.
     #[must_use]
-    pub fn inside(mut self, _: &Available, mount: &Mount) -> Self {
-        self.mount = Some(mount.clone());
+    pub fn inside(mut self, able: Available, mount: Mount) -> Self {
+        self.mount = Some((able, mount));
         self
     }
 
@@ -119,8 +119,8 @@ impl Role {
     fn start(mut recipe: Recipe, extra: &Extra) -> Result<Self> {
         recipe.args.extend(extra.args.iter().cloned());
         recipe.env.extend(extra.env.iter().cloned());
-        if let Some(mount) = &extra.mount {
-            mounts::wrap(&mut recipe, mount);
+        if let Some((able, mount)) = &extra.mount {
+            able.wrap(&mut recipe, mount);
         }
         let mut role = Self {
             logs: guard::folder("logs")?,

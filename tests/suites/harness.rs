@@ -14,11 +14,15 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use tandem_tests::charts;
 use tandem_tests::cluster::{self, Cluster};
 use tandem_tests::daemon::{Daemon, Recipe};
 use tandem_tests::git::{GitDaemon, HttpServer, Scheme, SshServer, Upstream, Upstreams, git};
+use tandem_tests::helm::Helm;
+use tandem_tests::kubernetes::{HelmReleases, complete_jobs};
+use tandem_tests::mounts::{self, Mount};
 use tandem_tests::wait::{LONG, Look, until, until_blocking};
-use tandem_tests::{guard, procfs, programs};
+use tandem_tests::{guard, procfs};
 
 fn config_map(name: &str) -> ConfigMap {
     ConfigMap {
@@ -101,34 +105,139 @@ async fn a_service_account_may_do_what_it_was_granted_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn helm_installs_on_it() {
+async fn helm_installs_upgrades_and_tells_what_it_holds() {
     let cluster = Cluster::shared().unwrap();
     let namespace = cluster.namespace("harness").await.unwrap();
-    let chart = guard::folder("chart").unwrap();
-    guard::write(
-        &chart.join("Chart.yaml"),
-        "apiVersion: v2\nname: app\nversion: 0.1.0\n",
+    let folder = guard::folder("chart").unwrap();
+    for (path, content) in charts::config_map("app", "one") {
+        guard::write(&folder.join(path), content).unwrap();
+    }
+    let chart = folder.join("app").display().to_string();
+    let helm = Helm::new(cluster.kubeconfig()).unwrap();
+    assert!(helm.history(&namespace, "first").unwrap().is_empty());
+    helm.ok(
+        &namespace,
+        &["install", "first", &chart, "--set-string", "a=1"],
     )
     .unwrap();
-    guard::write(
-        &chart.join("templates/map.yaml"),
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: installed}\ndata: {by: {{ .Release.Name }}}\n",
-    )
-    .unwrap();
-    let helm = programs::helm().unwrap();
-    let output = Command::new(&helm.program)
-        .args(["install", "first"])
-        .arg(&chart)
-        .args(["--namespace", &namespace, "--kubeconfig"])
-        .arg(cluster.kubeconfig())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let maps: Api<ConfigMap> = Api::namespaced(cluster.client().await.unwrap(), &namespace);
+    let releases = HelmReleases::new(cluster.client().await.unwrap(), &namespace);
+    releases.marker("first", "one").await.unwrap();
     assert_eq!(
-        maps.get("installed").await.unwrap().data.unwrap()["by"],
-        "first"
+        helm.values(&namespace, "first").unwrap(),
+        serde_json::json!({"a": "1"})
     );
+
+    guard::write(
+        &folder.join("app/templates/bad.yaml"),
+        "kind: ConfigMap\napiVersion: v1\nmetadata: {name: No_Name}\n",
+    )
+    .unwrap();
+    helm.ok(&namespace, &["upgrade", "first", &chart])
+        .unwrap_err();
+    let revisions = helm.revisions(&namespace, "first").unwrap();
+    assert_eq!(
+        revisions,
+        [(1, "deployed".to_owned()), (2, "failed".to_owned())]
+    );
+    assert_eq!(helm.list(&namespace).unwrap(), ["first"]);
+    let records = releases.records("first").await.unwrap();
+    assert_eq!(
+        records
+            .iter()
+            .map(|labels| labels["status"].as_str())
+            .collect::<Vec<_>>(),
+        ["deployed", "failed"]
+    );
+}
+
+#[tokio::test]
+async fn a_hook_ends_when_its_job_is_completed() {
+    let cluster = Cluster::shared().unwrap();
+    let namespace = cluster.namespace("harness").await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let folder = guard::folder("chart").unwrap();
+    for (path, content) in charts::config_map("app", "one") {
+        guard::write(&folder.join(path), content).unwrap();
+    }
+    guard::write(
+        &folder.join("app/templates/hook.yaml"),
+        charts::hook("slow", "pre-install", ""),
+    )
+    .unwrap();
+    let helm = Helm::new(cluster.kubeconfig()).unwrap();
+    let chart = folder.join("app").display().to_string();
+    let mut child = helm
+        .command(&namespace, &["install", "hooked", &chart])
+        .spawn()
+        .unwrap();
+    let releases = HelmReleases::new(client.clone(), &namespace);
+    until("the pending record", LONG, || async {
+        let records = releases.records("hooked").await?;
+        Ok(Look::when(
+            records.iter().any(|one| one["status"] == "pending-install"),
+            format!("{records:?}"),
+        ))
+    })
+    .await
+    .unwrap();
+    assert!(child.try_wait().unwrap().is_none());
+    complete_jobs(&client, &namespace, || async {
+        Ok(releases
+            .records("hooked")
+            .await?
+            .iter()
+            .any(|one| one["status"] == "deployed"))
+    })
+    .await
+    .unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_mount_is_seen_by_its_process_alone() {
+    let Some(mount) = mounts::available() else {
+        return;
+    };
+    let folder = guard::folder("mount").unwrap();
+    guard::write(&folder.join("below"), "x").unwrap();
+    let logs = guard::folder("logs").unwrap();
+    let mut recipe = Recipe::new(
+        "mounted",
+        Path::new("sh"),
+        ["-c", "touch \"$0/on-it\"; echo tried $?; sleep 300"],
+    );
+    recipe.args.push(folder.display().to_string());
+    for (kind, status) in [
+        (
+            Mount::Sized {
+                path: folder.clone(),
+                bytes: 65536,
+            },
+            "tried 0",
+        ),
+        (
+            Mount::ReadOnly {
+                path: folder.clone(),
+            },
+            "tried 1",
+        ),
+    ] {
+        let mut recipe = recipe.clone();
+        mount.wrap(&mut recipe, &kind);
+        recipe.name = status.replace(' ', "-");
+        let daemon = Daemon::start(&recipe, &logs).unwrap();
+        until_blocking("the attempt", LONG, || {
+            Ok(Look::when(daemon.log().contains("tried"), daemon.log()))
+        })
+        .unwrap();
+        assert!(daemon.log().contains(status), "{}", daemon.log());
+        let seen = Path::new("/proc")
+            .join(daemon.pid().to_string())
+            .join("root")
+            .join(folder.strip_prefix("/").unwrap());
+        assert_eq!(seen.join("on-it").exists(), status == "tried 0");
+        assert!(!folder.join("on-it").exists());
+    }
 }
 
 fn repository() -> (Upstreams, Upstream, String) {

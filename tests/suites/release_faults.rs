@@ -464,7 +464,7 @@ async fn a_volume_that_is_read_only_is_said_aloud() {
     let served = Mount::ReadOnly {
         path: world.volume.layout().served.root().to_owned(),
     };
-    let refused = world.start_sidecar(&Extra::default().inside(&mount, &served));
+    let refused = world.start_sidecar(&Extra::default().inside(mount, served));
     // Either it doesn't start, in words, or it isn't ready and says why.
     let words = match refused {
         Err(error) => format!("{error:#}"),

@@ -656,7 +656,7 @@ async fn a_full_volume_loses_nothing_and_recovers() {
         path: served,
         bytes: 1024 * 1024,
     };
-    let mut role = sidecar(&volume, &Extra::default().inside(&mount, &full)).unwrap();
+    let mut role = sidecar(&volume, &Extra::default().inside(mount, full)).unwrap();
     role.ready().await.unwrap();
     // The mount is seen by that process alone: look through its eyes.
     let seen = volume.through(role.pid());
