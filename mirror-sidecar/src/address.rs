@@ -69,8 +69,21 @@ pub struct Address {
     pub origin: String,
     /// The folder, for `file://`.
     pub folder: Option<PathBuf>,
+    /// Where it leads, for ssh.
+    pub ssh: Option<SshTarget>,
     /// User name and password that stood in it.
     pub userinfo: Option<(String, SecretString)>,
+}
+
+/// Where an ssh address leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SshTarget {
+    /// `user@host`, or the host alone.
+    pub destination: String,
+    /// The port, if it isn't the usual one.
+    pub port: Option<String>,
+    /// The repository's path on that host.
+    pub path: String,
 }
 
 /// Why an address isn't accepted.
@@ -156,6 +169,7 @@ fn with_scheme(scheme: Scheme, rest: &str) -> Result<Address, &'static str> {
             url,
             origin: "file://".to_owned(),
             folder: Some(decoded.into()),
+            ssh: None,
             userinfo: None,
         });
     }
@@ -188,11 +202,30 @@ fn with_scheme(scheme: Scheme, rest: &str) -> Result<Address, &'static str> {
             )
         }
     };
+    let ssh = (scheme == Scheme::Ssh).then(|| {
+        let login = user.and_then(|user| user.split(':').next()).map(decode);
+        // `/~user/…` is below that user's home, as git has it.
+        let path = decode(path);
+        ssh_target(
+            login.as_deref(),
+            host,
+            path.strip_prefix('/')
+                .filter(|path| path.starts_with('~'))
+                .unwrap_or(&path),
+        )
+    });
+    if ssh
+        .as_ref()
+        .is_some_and(|target| target.destination.starts_with('-'))
+    {
+        return Err("a part of it begins with a dash, as an option does");
+    }
     Ok(Address {
         scheme,
         url,
         origin,
         folder: None,
+        ssh,
         userinfo,
     })
 }
@@ -200,9 +233,11 @@ fn with_scheme(scheme: Scheme, rest: &str) -> Result<Address, &'static str> {
 /// `user@host:path`. A slash before the colon makes it a path, and a second
 /// colon right behind the first one a call of a transport helper.
 fn scp_like(url: &str) -> Option<Address> {
-    let end = url
-        .strip_prefix('[')
-        .map_or(0, |rest| rest.find(']').map_or(0, |at| at + 2));
+    let from = url.find('@').map_or(0, |at| at + 1);
+    let end = match url[from..].starts_with('[') {
+        true => from + url[from..].find(']').map_or(0, |at| at + 1),
+        false => 0,
+    };
     let colon = end + url[end..].find(':')?;
     let (target, path) = (&url[..colon], &url[colon + 1..]);
     let host = target.rsplit('@').next().unwrap_or_default();
@@ -216,8 +251,31 @@ fn scp_like(url: &str) -> Option<Address> {
         url: url.to_owned(),
         origin: format!("ssh://{host}"),
         folder: None,
+        ssh: Some(ssh_target(
+            target.rsplit_once('@').map(|(user, _)| user),
+            host,
+            path,
+        )),
         userinfo: None,
     })
+}
+
+fn ssh_target(user: Option<&str>, host: &str, path: &str) -> SshTarget {
+    let (bare, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        // `[::1]:22`, and `[host:22]` in front of a path.
+        Some((inner, rest)) => match (inner.split_once(':'), rest.strip_prefix(':')) {
+            (Some((name, port)), None) if !port.contains(':') => (name, Some(port)),
+            (_, port) => (inner, port),
+        },
+        None => host
+            .split_once(':')
+            .map_or((host, None), |(name, port)| (name, Some(port))),
+    };
+    SshTarget {
+        destination: user.map_or(bare.to_owned(), |user| format!("{user}@{bare}")),
+        port: port.filter(|port| !port.is_empty()).map(str::to_owned),
+        path: path.to_owned(),
+    }
 }
 
 /// A name or number of a host, with or without a port.
@@ -326,6 +384,33 @@ mod tests {
                 "{url}"
             );
         }
+    }
+
+    #[test]
+    fn ssh_is_told_where_to_go() {
+        for (url, destination, port, path) in [
+            ("git@h:org/r.git", "git@h", None, "org/r.git"),
+            ("h:/srv/r.git", "h", None, "/srv/r.git"),
+            (
+                "ssh://git@h:2222/srv/r.git",
+                "git@h",
+                Some("2222"),
+                "/srv/r.git",
+            ),
+            ("ssh://git:pw@h/~me/r%20x.git", "git@h", None, "~me/r x.git"),
+            ("ssh://[::1]:22/r", "::1", Some("22"), "/r"),
+            ("git@[::1]:r", "git@::1", None, "r"),
+            ("[h:2222]:r", "h", Some("2222"), "r"),
+        ] {
+            let target = read(url).unwrap().ssh.unwrap();
+            let found = (
+                target.destination.as_str(),
+                target.port.as_deref(),
+                target.path.as_str(),
+            );
+            assert_eq!(found, (destination, port, path), "{url}");
+        }
+        assert!(read("ssh://%2DoProxyCommand=x@h/r").is_err());
     }
 
     #[test]

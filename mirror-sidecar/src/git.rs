@@ -123,13 +123,81 @@ impl Git {
         input: &[u8],
     ) -> Result<Outcome, ChildError> {
         let mut command = Command::new(&self.program);
-        command.env_clear().current_dir("/");
         if let Some(repository) = call.repository {
             let mut argument = OsString::from("--git-dir=");
             argument.push(repository);
             command.arg(argument);
         }
         command.args(arguments);
+        self.converse(call, command, &[input])
+    }
+
+    /// Puts `request` to the remote's upload-pack, as git's own commands do,
+    /// and then says `farewell` where that is needed; nothing if only those
+    /// commands know the way.
+    ///
+    /// # Errors
+    /// As [`Git::run`].
+    pub fn ask_upload_pack(
+        &self,
+        call: &Call<'_>,
+        request: &[u8],
+        farewell: &[u8],
+    ) -> Result<Option<Outcome>, ChildError> {
+        let Some((address, access)) = call.remote else {
+            return Ok(None);
+        };
+        let mut command = Command::new(&self.program);
+        let whole = [request, farewell].concat();
+        let outcome = match (address.scheme, &address.folder, &address.ssh) {
+            (Scheme::Http | Scheme::Https, ..) => {
+                let helper = format!("remote-{}", address.scheme.as_str());
+                command.args([&helper, &address.url, &address.url]);
+                // It reads ahead, so the request waits until it is connected.
+                self.converse(
+                    call,
+                    command,
+                    &[b"stateless-connect git-upload-pack\n", request],
+                )?
+            }
+            (Scheme::File, Some(folder), _) => {
+                command
+                    .arg("upload-pack")
+                    .arg(folder)
+                    .env("GIT_PROTOCOL", "version=2");
+                self.converse(call, command, &[&whole])?
+            }
+            (Scheme::Ssh, _, Some(target)) => {
+                let mut command = Command::new("ssh");
+                command
+                    .args(ssh_options(access))
+                    .args(["-o", "SendEnv=GIT_PROTOCOL"]);
+                if let Some(port) = &target.port {
+                    command.args(["-p", port]);
+                }
+                command
+                    .args(["--", &target.destination])
+                    .arg(format!("git-upload-pack {}", quoted(&target.path)));
+                command.env("GIT_PROTOCOL", "version=2");
+                self.converse(call, command, &[&whole])?
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(outcome))
+    }
+
+    /// Runs `command` in a world without surprises.
+    fn converse(
+        &self,
+        call: &Call<'_>,
+        mut command: Command,
+        parts: &[&[u8]],
+    ) -> Result<Outcome, ChildError> {
+        let own: Vec<(OsString, OsString)> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        command.env_clear().envs(own).current_dir("/");
         for name in PASSED {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
@@ -167,7 +235,7 @@ impl Git {
             deadline: call.deadline,
             output: OUTPUT,
         };
-        let outcome = child::run(command, input, call.lock, &limits, &self.cancel);
+        let outcome = child::converse(command, parts, call.lock, &limits, &self.cancel);
         drop(global);
         if let Ok(outcome) = &outcome {
             self.metrics.git_ended(call.command, outcome);
@@ -240,27 +308,46 @@ fn trusted_folder(folder: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-fn ssh_command(access: &Access) -> OsString {
-    let mut command = OsString::from(
-        "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o UpdateHostKeys=no -o GlobalKnownHostsFile=/dev/null \
-         -o ControlMaster=no -o ControlPath=none -o ForwardAgent=no -o ConnectTimeout=15 -o ServerAliveInterval=15 \
-         -o IdentityAgent=none -o IdentitiesOnly=yes -o PreferredAuthentications=publickey",
-    );
+/// How ssh is run: nothing of this user, no agent, no questions, no host unseen.
+fn ssh_options(access: &Access) -> Vec<String> {
+    let mut options: Vec<String> = vec!["-F".to_owned(), "/dev/null".to_owned()];
+    let mut option = |text: String| options.extend(["-o".to_owned(), text]);
+    for fixed in [
+        "BatchMode=yes",
+        "StrictHostKeyChecking=yes",
+        "UpdateHostKeys=no",
+        "GlobalKnownHostsFile=/dev/null",
+        "ControlMaster=no",
+        "ControlPath=none",
+        "ForwardAgent=no",
+        "ConnectTimeout=15",
+        "ServerAliveInterval=15",
+        "IdentityAgent=none",
+        "IdentitiesOnly=yes",
+        "PreferredAuthentications=publickey",
+    ] {
+        option(fixed.to_owned());
+    }
     if let Some(path) = &access.known_hosts {
-        command.push(" -o UserKnownHostsFile=");
-        // ssh splits this option's value at blanks: quoted once for it, once for the shell.
-        command.push(quoted(&format!("\"{}\"", path.to_string_lossy())));
+        // ssh splits this value at blanks.
+        option(format!("UserKnownHostsFile=\"{}\"", path.display()));
     }
-    match &access.identity {
-        Some(key) => {
-            command.push(" -i ");
-            command.push(quoted(&key.path().to_string_lossy()));
-        }
-        None => command.push(" -o IdentityFile=none"),
-    }
-    command
+    let identity = access.identity.as_ref().map_or("none".to_owned(), |key| {
+        format!("\"{}\"", key.path().display())
+    });
+    option(format!("IdentityFile={identity}"));
+    options
+}
+
+fn ssh_command(access: &Access) -> String {
+    let words: Vec<String> = ssh_options(access)
+        .iter()
+        .map(|word| quoted(word))
+        .collect();
+    format!("ssh {}", words.join(" "))
 }
 
 fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
+    // As git quotes for the shell on the other side.
+    format!("'{}'", text.replace('\'', "'\\''").replace('!', "'\\!'"))
 }

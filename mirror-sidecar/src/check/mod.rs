@@ -77,6 +77,8 @@ pub struct State {
     rejections: Option<String>,
     broken: bool,
     fetched: bool,
+    /// The remote can only be asked for all its refs.
+    old_protocol: bool,
 }
 
 /// What an asked name stood for.
@@ -126,6 +128,7 @@ impl State {
             rejections: None,
             broken: false,
             fetched: false,
+            old_protocol: false,
         }
     }
 

@@ -207,7 +207,7 @@ fn exchange(
     if ask && !list.is_empty() {
         state.publish(context, true);
         *exchanged = true;
-        listing = mirror.list(&list)?;
+        listing = mirror.list(&list, &mut state.old_protocol)?;
         state.serving.edit().checked_at = Some(Timestamp::now());
     }
     let looked_up = if ask {
@@ -239,7 +239,7 @@ fn exchange(
             && !list.is_empty()
         {
             // A ref moved between the listing and the fetch: its old object may be gone.
-            listing = mirror.list(&list)?;
+            listing = mirror.list(&list, &mut state.old_protocol)?;
             settling = settle(state, request, mirror, &looked_up, &listing)?;
             refused = mirror.fetch(&settling.items)?;
         }

@@ -29,6 +29,11 @@ const PHRASES: &[(&str, Reason, Meaning)] = &[
     ("disk quota exceeded", Reason::Volume, Meaning::Failure),
     ("read-only file system", Reason::Volume, Meaning::Failure),
     (".lock': file exists", Reason::Internal, Meaning::Locked),
+    (
+        "mismatched object format",
+        Reason::Unsupported,
+        Meaning::Failure,
+    ),
     ("not our ref", Reason::RefNotFound, Meaning::Refused),
     ("unadvertised object", Reason::RefNotFound, Meaning::Refused),
     (

@@ -9,6 +9,7 @@ pub mod classify;
 mod error;
 mod fetch;
 mod housekeeping;
+mod lsrefs;
 pub mod refs;
 mod short;
 
@@ -26,6 +27,7 @@ use tandem_shared::source::SourceName;
 pub use error::MirrorError;
 pub use fetch::Item;
 pub use housekeeping::sweep;
+use lsrefs::Answer;
 use refs::{Listing, ListingError, held_as};
 
 use crate::address::Address;
@@ -189,12 +191,17 @@ impl<'a> Mirror<'a> {
     }
 
     /// Asks the remote what these full names stand for, in one exchange.
+    /// `old` remembers a remote that can only be asked for everything.
     ///
     /// # Errors
     /// If the remote can't be asked.
-    pub fn list(&self, names: &BTreeSet<String>) -> Result<Listing, MirrorError> {
-        // `ls-remote` names its patterns, but the remote still sends all its
-        // refs: git has no command that lists exactly some.
+    pub fn list(&self, names: &BTreeSet<String>, old: &mut bool) -> Result<Listing, MirrorError> {
+        if !*old {
+            match self.list_exactly(names)? {
+                Some(listing) => return Ok(listing),
+                None => *old = true,
+            }
+        }
         let mut arguments = vec![
             "ls-remote",
             "--quiet",
@@ -208,10 +215,47 @@ impl<'a> Mirror<'a> {
             return Err(MirrorError::Listing("it is larger than 32 MiB".to_owned()));
         }
         let text = String::from_utf8_lossy(&outcome.stdout);
-        refs::parse(&text, names).map_err(|error| match error {
+        refs::parse(&text, names).map_err(|error| self.unreadable(error))
+    }
+
+    /// The listing, or nothing if the remote doesn't speak protocol v2.
+    fn list_exactly(&self, names: &BTreeSet<String>) -> Result<Option<Listing>, MirrorError> {
+        let call = Call {
+            repository: None,
+            ..self.call(GitCommand::List)
+        };
+        let Some(outcome) =
+            self.git
+                .ask_upload_pack(&call, &lsrefs::request(names), lsrefs::FAREWELL)?
+        else {
+            return Ok(None);
+        };
+        match lsrefs::parse(&outcome.stdout, names) {
+            Ok(Answer::Refs(listing)) => Ok(Some(listing)),
+            Ok(Answer::Old) => Ok(None),
+            Ok(Answer::Incomplete) if outcome.success() => {
+                Err(MirrorError::Listing("it ends in the middle".to_owned()))
+            }
+            Ok(Answer::Incomplete) => Err(self.failure(&outcome)),
+            Err(error) => Err(self.unreadable(error)),
+        }
+    }
+
+    fn unreadable(&self, error: ListingError) -> MirrorError {
+        match error {
             ListingError::Sha256 => MirrorError::Sha256,
             ListingError::Malformed(line) => MirrorError::Listing(self.remote.access.redact(&line)),
-        })
+        }
+    }
+
+    fn call(&self, command: GitCommand) -> Call<'_> {
+        Call {
+            command,
+            repository: None,
+            remote: Some((self.remote.address, self.remote.access)),
+            lock: Some(&self.lock),
+            deadline: self.remote.timeout,
+        }
     }
 
     /// Runs git on this mirror against its remote; anything but success is an error.
@@ -232,11 +276,8 @@ impl<'a> Mirror<'a> {
         input: &[u8],
     ) -> Result<Outcome, MirrorError> {
         let call = Call {
-            command,
             repository: Some(path),
-            remote: Some((self.remote.address, self.remote.access)),
-            lock: Some(&self.lock),
-            deadline: self.remote.timeout,
+            ..self.call(command)
         };
         let outcome = self.git.run(&call, arguments, input)?;
         if outcome.success() {
@@ -248,16 +289,20 @@ impl<'a> Mirror<'a> {
             // Killed children leave locks that would wedge the next one.
             sweep(path)?;
         }
-        let (reason, meaning) = classify::classify(&outcome);
+        Err(self.failure(&outcome))
+    }
+
+    fn failure(&self, outcome: &Outcome) -> MirrorError {
+        let (reason, meaning) = classify::classify(outcome);
         let message = self
             .remote
             .access
-            .redact(&classify::describe(&outcome, &reason));
-        Err(MirrorError::Git {
+            .redact(&classify::describe(outcome, &reason));
+        MirrorError::Git {
             reason,
             meaning,
             message,
-        })
+        }
     }
 }
 
