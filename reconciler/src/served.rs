@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tandem_shared::layout;
 use tandem_shared::manifest::Manifest;
 use tandem_shared::observe::{self, ObserveError};
@@ -90,6 +91,12 @@ impl Served {
         }
         self.seen.insert(name, now);
         news
+    }
+
+    /// When the sidecar last asked a source, as far as its manifest says.
+    #[must_use]
+    pub fn checked_at(&self, name: &SourceName) -> Option<Timestamp> {
+        self.seen.get(name)?.as_ref().ok()?.checked_at
     }
 
     /// Forgets sources that nobody asks any more.

@@ -98,8 +98,8 @@ fn describe(what: &str, error: &Error) -> String {
         _ => None,
     };
     match status {
-        Some(404) => format!(
-            "the cluster doesn't know HelmReleases yet; install their definition, which `reconciler crd` prints, with kubectl apply --server-side -f -"
+        Some(404) => String::from(
+            "the cluster doesn't know HelmReleases yet; install their definition, which `reconciler crd` prints, with kubectl apply --server-side -f -",
         ),
         Some(403) => format!(
             "not allowed to list and watch {what} ({error}); apply the RBAC rules of the deployment"

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kube::Resource;
+use tandem_shared::source::SourceName;
 use tokio::sync::watch;
 
 use crate::crd::{HelmReleaseStatus, Target};
@@ -16,6 +17,8 @@ use crate::releases::Entry;
 pub(super) struct Memory {
     /// The release of its last pass, for metrics.
     pub target: Option<Target>,
+    /// The source and the wants that it was last seen to have.
+    pub wants: Option<(SourceName, Vec<String>)>,
     /// The pass under way.
     pub running: Option<Running>,
     /// Another pass has to follow it.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::runtime::watcher::Event;
 use tandem_shared::credentials::Values as Secrets;
@@ -27,7 +27,7 @@ use crate::config::SourceDefaults;
 use crate::crd::{StoredHelmRelease, Target};
 use crate::credentials::{self, Credentials, Known};
 use crate::demand::{self, Part};
-use crate::http::{Readiness, SyncRequest};
+use crate::http::{Readiness, SourceFilter, SyncRequest};
 use crate::metrics::Trigger;
 use crate::reconcile::plan::Owner;
 use crate::reconcile::snapshot::{Snapshot, SourceView, Wants};
@@ -41,6 +41,8 @@ use crate::wanted::Wanted;
 
 /// How long a chart is waited for before that is told.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How old the last check of a source may be for something new that is wanted of it.
+const RECENT: SignedDuration = SignedDuration::from_secs(5);
 /// Events that are taken in before anything is done about them.
 const BATCH: usize = 1024;
 
@@ -88,6 +90,8 @@ pub struct Controller {
     tasks: HashMap<task::Id, Key>,
     reads: JoinSet<Read>,
     ready: watch::Sender<Readiness>,
+    /// Sources of which HelmReleases want something else since the last derivation.
+    edited: BTreeSet<SourceName>,
     /// HelmReleases, credentials or tokens changed: requests are to be derived again.
     stale: bool,
     /// And nothing that was written before is to be believed.
@@ -122,6 +126,7 @@ impl Controller {
             tasks: HashMap::new(),
             reads: JoinSet::new(),
             ready,
+            edited: BTreeSet::new(),
             stale: true,
             thorough: true,
             looked: false,
@@ -230,7 +235,7 @@ impl Controller {
                 Change::Told => self.told(&key),
                 Change::Added | Change::Asked => {
                     self.stale = true;
-                    self.memory.entry(key.clone()).or_default().blocked = 0;
+                    self.note_wants(&key);
                     self.touch(key, Trigger::helmrelease);
                 }
                 Change::Removed => {
@@ -239,6 +244,45 @@ impl Controller {
                 }
             }
         }
+    }
+
+    /// Whoever edits the source of a HelmRelease wants what is there now, not what was there
+    /// at the last poll.
+    fn note_wants(&mut self, key: &Key) {
+        let wish = self
+            .releases
+            .get(key)
+            .and_then(|entry| entry.wish.as_ref().ok());
+        let wants = wish.map(|wish| {
+            (
+                wish.name.clone(),
+                wish.wants
+                    .iter()
+                    .map(|want| want.key.clone())
+                    .collect::<Vec<_>>(),
+            )
+        });
+        let memory = self.memory.entry(key.clone()).or_default();
+        memory.blocked = 0;
+        let before = std::mem::replace(&mut memory.wants, wants.clone());
+        let Some((name, keys)) = wants else { return };
+        let edited = before.is_some_and(|before| before != (name.clone(), keys.clone()));
+        if edited || self.begun && self.asks_late(&name, &keys) {
+            self.edited.insert(name);
+        }
+    }
+
+    /// Whether something is wanted of a source for the first time, long after the source was
+    /// asked.
+    fn asks_late(&self, name: &SourceName, keys: &[String]) -> bool {
+        let Some(request) = self.wanted.requests().get(name) else {
+            return false;
+        };
+        let new = keys
+            .iter()
+            .any(|key| request.wants.iter().all(|want| want.key != *key));
+        let checked = self.served.checked_at(name);
+        new && checked.is_some_and(|at| Timestamp::now().duration_since(at) > RECENT)
     }
 
     /// A status was written. Ours is known already; only a preference for a commit may follow
@@ -608,6 +652,10 @@ impl Controller {
         self.stale = false;
         let thorough = std::mem::take(&mut self.thorough);
         self.ask_credentials();
+        for name in std::mem::take(&mut self.edited) {
+            self.wanted
+                .refresh(Some(&SourceFilter::Name(name.to_string())));
+        }
         let names: Vec<(String, &Arc<Entry>)> = self
             .releases
             .iter()

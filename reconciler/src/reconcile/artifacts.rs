@@ -27,7 +27,7 @@ pub enum ArtifactError {
         /// Which.
         digest: Digest,
         /// Why.
-        source: ExtractError,
+        source: Box<ExtractError>,
     },
     /// There is no room for it, or it can't be read back.
     #[error("can't open an artifact below {}: {source}", folder.display())]
@@ -147,7 +147,7 @@ impl Artifacts {
         )
         .map_err(|source| ArtifactError::Extract {
             digest: digest.clone(),
-            source,
+            source: Box::new(source),
         })?;
         Ok(folder)
     }
