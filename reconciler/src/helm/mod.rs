@@ -57,7 +57,7 @@ pub enum HelmError {
     )]
     Driver(String),
     /// A version that isn't supported.
-    #[error("{program} is helm {version}; use helm 4, or helm 3 from 3.14 on")]
+    #[error("{} is helm {version}; use helm 4, or helm 3 from 3.14 on", program.display())]
     Version {
         /// The program.
         program: PathBuf,
@@ -65,7 +65,7 @@ pub enum HelmError {
         version: String,
     },
     /// It printed something else than a version.
-    #[error("{program} doesn't tell its version: {output}")]
+    #[error("{} doesn't tell its version: {output}", program.display())]
     NoVersion {
         /// The program.
         program: PathBuf,
@@ -73,7 +73,7 @@ pub enum HelmError {
         output: String,
     },
     /// The private home can't be made.
-    #[error("can't make a private home for helm in {path}: {source}")]
+    #[error("can't make a private home for helm in {}: {source}", path.display())]
     Home {
         /// Where.
         path: PathBuf,
@@ -180,5 +180,42 @@ impl Helm {
             }
         }
         command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn refusal(program: &str) -> String {
+        let scratch = tempfile::tempdir().unwrap();
+        let found = Helm::detect(Path::new(program), Cluster::InCluster, scratch.path());
+        found.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_program_that_is_no_helm_is_refused() {
+        let error = refusal("/bin/echo");
+        assert!(
+            error.starts_with("/bin/echo doesn't tell its version: version"),
+            "{error}"
+        );
+        assert!(refusal("/nonexistent/helm").contains("/nonexistent/helm"));
+    }
+
+    #[test]
+    fn a_home_that_can_not_be_made_is_told() {
+        let found = Helm::detect(
+            Path::new("helm"),
+            Cluster::InCluster,
+            Path::new("/nonexistent"),
+        );
+        let error = found.unwrap_err().to_string();
+        assert!(
+            error.starts_with("can't make a private home for helm in /nonexistent"),
+            "{error}"
+        );
     }
 }

@@ -1,19 +1,19 @@
-//! The objects that a release names, looked up in the cluster: only their age and whether
-//! they are being removed.
+//! The objects that a release names, looked up in the cluster: only their metadata.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use data_encoding::BASE64;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Preconditions};
 use kube::core::GroupVersionKind;
 use kube::discovery::{self, Scope};
 use kube::{Api, Client};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use crate::crd::Target;
 use crate::values::read_yaml;
 
 /// Lookups under way at a time.
@@ -51,6 +51,31 @@ pub struct Seen {
     pub created: Option<Timestamp>,
     /// It is being removed.
     pub terminating: bool,
+    uid: Option<String>,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+impl Seen {
+    /// Whether Helm marked it as an object of this release.
+    #[must_use]
+    pub fn belongs_to(&self, release: &Target) -> bool {
+        let annotation = |key: &str| self.annotations.get(key).map(String::as_str);
+        self.labels
+            .get("app.kubernetes.io/managed-by")
+            .map(String::as_str)
+            == Some("Helm")
+            && annotation("meta.helm.sh/release-name") == Some(release.name.as_str())
+            && annotation("meta.helm.sh/release-namespace") == Some(release.namespace.as_str())
+    }
+
+    /// Whether it is to outlive its release.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.annotations
+            .get("helm.sh/resource-policy")
+            .is_some_and(|policy| policy == "keep")
+    }
 }
 
 /// The API server can't be asked about objects.
@@ -109,20 +134,60 @@ impl Objects {
             object: object.to_string(),
             source: Box::new(source),
         };
-        let Some((resource, namespaced)) = self.kind(&object).await.map_err(failed)? else {
+        let Some(api) = self.api(&object, namespace).await.map_err(failed)? else {
             return Ok(None);
-        };
-        let client = self.client.clone();
-        let api: Api<DynamicObject> = match (namespaced, object.namespace.as_str()) {
-            (false, _) => Api::all_with(client, &resource),
-            (true, "") => Api::namespaced_with(client, namespace, &resource),
-            (true, own) => Api::namespaced_with(client, own, &resource),
         };
         let found = api.get_metadata_opt(&object.name).await.map_err(failed)?;
         Ok(found.map(|found| Seen {
             created: found.metadata.creation_timestamp.map(|time| time.0),
             terminating: found.metadata.deletion_timestamp.is_some(),
+            uid: found.metadata.uid,
+            labels: found.metadata.labels.unwrap_or_default(),
+            annotations: found.metadata.annotations.unwrap_or_default(),
             object,
+        }))
+    }
+
+    /// Removes an object that was seen, and no other of its name.
+    ///
+    /// # Errors
+    /// If the API server can't be asked or says no. An object that is gone is no error.
+    pub async fn remove(&self, seen: &Seen, namespace: &str) -> Result<(), ObjectsError> {
+        let object = &seen.object;
+        let failed = |source: kube::Error| ObjectsError {
+            object: object.to_string(),
+            source: Box::new(source),
+        };
+        let Some(api) = self.api(object, namespace).await.map_err(failed)? else {
+            return Ok(());
+        };
+        let only_this = Preconditions {
+            uid: seen.uid.clone(),
+            ..Preconditions::default()
+        };
+        let parameters = DeleteParams::background().preconditions(only_this);
+        match api.delete(&object.name, &parameters).await {
+            Ok(_) => Ok(()),
+            // Gone, or another one of its name.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The API of an object's kind; `None` if it isn't served.
+    async fn api(
+        &self,
+        object: &ObjectRef,
+        namespace: &str,
+    ) -> kube::Result<Option<Api<DynamicObject>>> {
+        let Some((resource, namespaced)) = self.kind(object).await? else {
+            return Ok(None);
+        };
+        let client = self.client.clone();
+        Ok(Some(match (namespaced, object.namespace.as_str()) {
+            (false, _) => Api::all_with(client, &resource),
+            (true, "") => Api::namespaced_with(client, namespace, &resource),
+            (true, own) => Api::namespaced_with(client, own, &resource),
         }))
     }
 

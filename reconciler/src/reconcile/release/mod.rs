@@ -4,8 +4,10 @@
 //! What became of an action is read from Helm's record afterwards, never from an exit code:
 //! a child may be killed after its last write, or fail after it.
 
+mod arguments;
 mod deadline;
 mod job;
+mod leftovers;
 mod message;
 mod outcome;
 mod remains;
@@ -22,8 +24,8 @@ use self::remains::Remains;
 use super::objects::{Objects, ObjectsError, objects_of, secrets_of};
 use super::plan::Action;
 use crate::crd::Target;
-use crate::helm::{self, Apply, Helm, HelmError, Run};
-use crate::identity::{Comparison, IDENTITY_LABEL, Identity};
+use crate::helm::{Helm, HelmError, Run};
+use crate::identity::{Comparison, Identity};
 use crate::mask::Mask;
 use crate::storage::{History, MARKED_FAILED, Record, RecordState, Store, StoreError};
 
@@ -189,7 +191,7 @@ impl Engine {
             Some(last) => Some(self.store.record(&job.target, last.revision).await?),
             None => None,
         };
-        let arguments = self.arguments(&job, last.as_ref())?;
+        let arguments = arguments::of(&job, self.helm.version().major(), last.as_ref())?;
         let deadline = deadline::of(&job, last.as_ref());
         let doubtful = is_doubtful(&job.action, last.as_ref());
         let named = match (&job.action, &last) {
@@ -198,6 +200,9 @@ impl Engine {
         };
         drop(last);
         let target = job.target.clone();
+        let suspects = leftovers::suspects(&job.action, &job.history);
+        let since = leftovers::made_since(&job.action, &job.history, &suspects);
+        let suspects = leftovers::named(&self.store, &target, &suspects).await?;
         let (job, run) = self.child(job, arguments, deadline, cancel).await?;
         let run = run?;
         if run.end != child::End::Exited(0) {
@@ -210,6 +215,18 @@ impl Engine {
         let mut outcome = judge(&job.action, end, &run, &mask, history, tested);
         if doubtful && outcome.end == End::Succeeded {
             self.doubt(&job, &mut outcome).await?;
+        }
+        if !suspects.is_empty() && outcome.end == End::Succeeded {
+            let (store, objects) = (&self.store, self.objects());
+            let after = &outcome.history;
+            let removed =
+                leftovers::remove(store, objects, &target, suspects, since, after).await?;
+            if !removed.is_empty() {
+                outcome
+                    .message
+                    .push_str("; removed what failed revisions had left: ");
+                outcome.message.push_str(&removed.join(", "));
+            }
         }
         Ok(outcome)
     }
@@ -302,67 +319,6 @@ impl Engine {
             .await?
             .tests_succeeded())
     }
-
-    fn arguments(&self, job: &Job, last: Option<&Record>) -> Result<Vec<String>, ReleaseError> {
-        let major = self.helm.version().major();
-        let spec = &job.spec;
-        let method = last.map(Record::apply_method);
-        let target = &job.target;
-        Ok(match job.action {
-            Action::Install { revision, replace } => helm::Install {
-                target,
-                chart: job.chart_directory()?,
-                label: label(job.identity()?, revision),
-                description: &job.description("Install complete"),
-                apply: Apply::choose(major, None, spec.force_upgrade()),
-                timeout: spec.timeout(),
-                wait: spec.wait(),
-                skip_crds: spec.skip_crds(),
-                skip_validation: spec.disable_openapi_validation(),
-                replace,
-            }
-            .args(major),
-            Action::Upgrade { revision } => helm::Upgrade {
-                target,
-                chart: job.chart_directory()?,
-                label: label(job.identity()?, revision),
-                description: &job.description("Upgrade complete"),
-                apply: Apply::choose(major, method, spec.force_upgrade()),
-                timeout: spec.timeout(),
-                wait: spec.wait(),
-                skip_validation: spec.disable_openapi_validation(),
-                reset_values: spec.reset_values(),
-                history: spec.max_history(),
-            }
-            .args(major),
-            Action::Rollback { to, .. } => {
-                let rollback = spec.rollback();
-                helm::Rollback {
-                    target,
-                    to,
-                    apply: Apply::choose(major, method, rollback.force.unwrap_or(false)),
-                    timeout: rollback.timeout(),
-                    wait: rollback.wait.unwrap_or(false),
-                    no_hooks: rollback.disable_hooks.unwrap_or(false),
-                    recreate_pods: rollback.recreate.unwrap_or(false),
-                    history: spec.max_history(),
-                }
-                .args(major)
-            }
-            Action::Test { .. } => helm::Test {
-                target,
-                timeout: spec.test().timeout(),
-            }
-            .args(),
-            Action::Uninstall { no_hooks, .. } => helm::Uninstall {
-                target,
-                timeout: spec.timeout(),
-                no_hooks,
-            }
-            .args(),
-            _ => return Err(job.incomplete("helm has no part in it")),
-        })
-    }
 }
 
 /// Whether objects may be there that are being removed: at an install, and after one that
@@ -376,8 +332,4 @@ fn is_doubtful(action: &Action, last: Option<&Record>) -> bool {
         }),
         _ => false,
     }
-}
-
-fn label(identity: &Identity, revision: i64) -> String {
-    format!("{IDENTITY_LABEL}={}", identity.label(revision))
 }
