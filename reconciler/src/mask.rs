@@ -68,15 +68,18 @@ fn collect(value: &Value, secrets: &mut Vec<String>) {
 }
 
 fn add(leaf: &str, secrets: &mut Vec<String>) {
-    // Helm prints a text with several lines as it is, quoted, or line by line.
+    // Helm prints a text with several lines as it is, quoted, as JSON, or line by line.
     let quoted = leaf.escape_default().to_string();
     let json = serde_json::to_string(leaf).unwrap_or_default();
     let json = json.trim_matches('"').to_owned();
+    // Go's JSON is fit for HTML.
+    let html = json
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026");
+    let forms = [leaf.to_owned(), leaf.trim().to_owned(), quoted, json, html];
     let lines = leaf.lines().map(|line| line.trim().to_owned());
-    for form in [leaf.to_owned(), leaf.trim().to_owned(), quoted, json]
-        .into_iter()
-        .chain(lines)
-    {
+    for form in forms.into_iter().chain(lines) {
         if form.chars().count() >= MIN_CHARS {
             for engine in [
                 &BASE64,
@@ -135,6 +138,12 @@ mod tests {
             assert!(!masked.contains("abcdefgh"), "{masked}");
             assert!(!masked.contains(&BASE64.encode(b"abcdefgh")), "{masked}");
         }
+    }
+
+    #[test]
+    fn json_as_go_writes_it_is_masked() {
+        let mask = mask(&json!("a<b>&c\"d"));
+        assert_eq!(mask.apply(r#"x a\u003cb\u003e\u0026c\"d y"#), "x *** y");
     }
 
     #[test]

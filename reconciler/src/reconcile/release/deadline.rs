@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::Job;
 use crate::reconcile::plan::Action;
-use crate::storage::Record;
 
 /// What helm needs beside its steps: to render, to compare, to write.
 const OVERHEAD: Duration = Duration::from_secs(60);
@@ -15,9 +14,8 @@ const OVERHEAD: Duration = Duration::from_secs(60);
 const MAX_DEPTH: usize = 16;
 
 /// The deadline of the job's child: (hooks + 2) x timeout + 60 s, with the hooks of the
-/// last record or of the chart, whichever are more.
-pub(super) fn of(job: &Job, last: Option<&Record>) -> Duration {
-    let recorded = last.map_or(0, |record| record.hooks().len());
+/// last record or of the chart, whichever are more. Reads the chart's templates.
+pub(super) fn of(job: &Job, recorded: usize) -> Duration {
     let charted = job
         .chart
         .as_ref()

@@ -9,9 +9,7 @@ const MAX_CHARS: usize = 1024;
 pub(super) fn of(stderr: &str, mask: &Mask) -> String {
     // Masked before it is cut: half a secret would go unnoticed.
     let masked = mask.apply(stderr);
-    let error = masked.rfind("Error: ").map_or(masked.as_str(), |start| {
-        masked.get(start + "Error: ".len()..).unwrap_or_default()
-    });
+    let error = last_error(&masked);
     let error = error.trim();
     if error.chars().count() <= MAX_CHARS {
         return error.to_owned();
@@ -19,6 +17,16 @@ pub(super) fn of(stderr: &str, mask: &Mask) -> String {
     let mut cut: String = error.chars().take(MAX_CHARS - 1).collect();
     cut.push('…');
     cut
+}
+
+/// From the last line on that begins an error; everything if none does.
+fn last_error(text: &str) -> &str {
+    const START: &str = "Error: ";
+    let line = match text.rfind(&format!("\n{START}")) {
+        Some(newline) => text.get(newline + 1..).unwrap_or_default(),
+        None => text,
+    };
+    line.strip_prefix(START).unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -31,6 +39,11 @@ mod tests {
     fn the_last_error_is_told() {
         let stderr = "level=WARN msg=\"x\"\nError: UPGRADE FAILED: no\nmore\n";
         assert_eq!(of(stderr, &Mask::default()), "UPGRADE FAILED: no\nmore");
+        let nested = "Error: INSTALLATION FAILED: template: Error: inner";
+        assert_eq!(
+            of(nested, &Mask::default()),
+            "INSTALLATION FAILED: template: Error: inner"
+        );
         assert_eq!(of("killed\n", &Mask::default()), "killed");
         assert_eq!(of("", &Mask::default()), "");
     }

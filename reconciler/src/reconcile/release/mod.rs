@@ -14,7 +14,7 @@ mod remains;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tandem_shared::child::{self, Cancel};
 use tandem_shared::lock::Guard;
@@ -192,7 +192,7 @@ impl Engine {
             None => None,
         };
         let arguments = arguments::of(&job, self.helm.version().major(), last.as_ref())?;
-        let deadline = deadline::of(&job, last.as_ref());
+        let hooks = last.as_ref().map_or(0, |last| last.hooks().len());
         let doubtful = is_doubtful(&job.action, last.as_ref());
         let named = match (&job.action, &last) {
             (Action::Uninstall { .. }, Some(last)) => objects_of(last.manifest()),
@@ -203,7 +203,7 @@ impl Engine {
         let suspects = leftovers::suspects(&job.action, &job.history);
         let since = leftovers::made_since(&job.action, &job.history, &suspects);
         let suspects = leftovers::named(&self.store, &target, &suspects).await?;
-        let (job, run) = self.child(job, arguments, deadline, cancel).await?;
+        let (job, run) = self.child(job, arguments, hooks, cancel).await?;
         let run = run?;
         if run.end != child::End::Exited(0) {
             self.remains.remember(&target, named).await;
@@ -288,11 +288,12 @@ impl Engine {
         &self,
         job: Job,
         arguments: Vec<String>,
-        deadline: Duration,
+        hooks: usize,
         cancel: Cancel,
     ) -> Result<(Job, Result<Run, HelmError>), ReleaseError> {
         let helm = Arc::clone(&self.helm);
         Ok(tokio::task::spawn_blocking(move || {
+            let deadline = deadline::of(&job, hooks);
             let stdin = job.stdin().as_bytes();
             let lock: Option<&Guard> = job.lock.as_deref();
             let run = helm.run(&arguments, stdin, deadline, lock, &cancel);
