@@ -32,6 +32,8 @@ pub mod janitor;
 pub mod logging;
 pub mod metrics;
 pub mod mirror;
+#[cfg(test)]
+mod run_tests;
 pub mod schedule;
 pub mod serving;
 pub mod signals;

@@ -222,11 +222,25 @@ impl Sidecar {
             .request(&self.request.source.name());
         publish::json(&path, &self.request).unwrap();
         let observed: Observed<Request> = observe::load(&path).unwrap();
+        self.check_observed(&observed, poll)
+    }
+
+    fn check_observed(&mut self, observed: &Observed<Request>, poll: bool) -> Ended {
         let context = &self.context;
         let state = self
             .state
             .get_or_insert_with(|| State::take_up(context, &observed.document));
-        check::check(context, state, &observed, poll)
+        check::check(context, state, observed, poll)
+    }
+
+    /// As the schedule does with a request of another version.
+    pub(crate) fn poll_anything(&mut self) -> Manifest {
+        let observed = Observed {
+            document: self.request.clone(),
+            digest: "0".repeat(64),
+        };
+        self.check_observed(&observed, true);
+        self.manifest()
     }
 
     /// Asks the remote, and gives what is served after that.

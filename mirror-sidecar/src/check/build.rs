@@ -78,7 +78,10 @@ pub(super) fn build(
                 continue;
             };
             let outcome = match resolved {
-                Err(miss) => Err(missing(miss)),
+                Err(miss) => {
+                    restore(context, state, mirror, want)?;
+                    Err(missing(miss))
+                }
                 Ok(commit) => one(context, state, mirror, want, *commit, bad, &mut built),
             };
             if let Err(Trouble {
@@ -98,6 +101,29 @@ pub(super) fn build(
         }
     }
     state.rejections = Some(observed.digest.clone());
+    Ok(())
+}
+
+/// Builds a lost artifact again whose ref is gone, if the mirror still has it.
+fn restore(
+    context: &Context,
+    state: &State,
+    mirror: &Mirror<'_>,
+    want: &Want,
+) -> Result<(), MirrorError> {
+    let result = state.serving.manifest().results.get(&want.key);
+    let Some(good) = result
+        .and_then(|result| result.good.as_ref())
+        .filter(|good| !is_there(context, good))
+    else {
+        return Ok(());
+    };
+    let Some(commit) = mirror.held(&asked_name(want))? else {
+        return Ok(());
+    };
+    if let Err(error) = at(context, state, mirror, want, commit, Some(good), true) {
+        tracing::warn!(source = %state.name, want = %want.key, digest = %good.artifact, %error, "a lost artifact can't be built again");
+    }
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use tandem_shared::manifest::{ObservedRequest, Reason, SourceState};
 use tandem_shared::observe::Observed;
 use tandem_shared::request::Request;
 use tandem_shared::source::{SourceKind, SourceName};
+use tandem_shared::version;
 
 use crate::address::{self, Address};
 use crate::config::Config;
@@ -132,9 +133,13 @@ impl State {
         }
     }
 
-    /// Whether the last check failed.
+    /// How the source was when it was last looked at, now or by a predecessor.
     #[must_use]
-    pub fn is_failing(&self) -> bool {
+    pub fn standing(&self) -> &SourceState {
+        &self.serving.manifest().state
+    }
+
+    fn is_failing(&self) -> bool {
         self.serving.manifest().failure.is_some()
     }
 
@@ -228,13 +233,7 @@ pub fn check(
         digest: observed.digest.clone(),
         credential_id: request.credential_id.clone(),
     });
-    let keys: BTreeSet<&String> = request.wants.iter().map(|want| &want.key).collect();
-    manifest.results.retain(|key, _| keys.contains(key));
-    let asked: BTreeSet<String> = request.wants.iter().map(resolve::asked_name).collect();
-    manifest.refs.retain(|name, _| asked.contains(name));
-    state.known.retain(|name, _| asked.contains(name));
-    state.settled.retain(|key, _| keys.contains(key));
-    state.contained.retain(|key, _| keys.contains(key));
+    forget_unwanted(state, request);
     let published = state.publish(context, false);
     let manifest = state.serving.manifest();
     context.metrics.checked(
@@ -252,6 +251,22 @@ pub fn check(
     }
 }
 
+/// Lets go of what the request no longer names.
+fn forget_unwanted(state: &mut State, request: &Request) {
+    // What another version asks for can't be told, so nothing of it is over.
+    if version::check::<Request>(&request.schema).is_err() {
+        return;
+    }
+    let manifest = state.serving.edit();
+    let keys: BTreeSet<&String> = request.wants.iter().map(|want| &want.key).collect();
+    manifest.results.retain(|key, _| keys.contains(key));
+    let asked: BTreeSet<String> = request.wants.iter().map(resolve::asked_name).collect();
+    manifest.refs.retain(|name, _| asked.contains(name));
+    state.known.retain(|name, _| asked.contains(name));
+    state.settled.retain(|key, _| keys.contains(key));
+    state.contained.retain(|key, _| keys.contains(key));
+}
+
 fn attempt(
     context: &Context,
     state: &mut State,
@@ -260,6 +275,10 @@ fn attempt(
 ) -> Result<(), Failed> {
     let request = &observed.document;
     let config = &context.config;
+    version::check::<Request>(&request.schema).map_err(|error| Failed {
+        reason: Reason::Unsupported,
+        message: format!("the request isn't followed: {error}"),
+    })?;
     if request.source.kind != SourceKind::Git {
         let reason = Reason::Unsupported;
         let message = format!(

@@ -23,6 +23,11 @@ fn a_push_moves_exactly_the_chart_that_it_changes() {
         vec![chart("main", "charts/a"), chart("main", "charts/b")],
     );
     let before = sidecar.poll();
+    assert_eq!(
+        sidecar.children("list"),
+        1,
+        "the remote is asked for exactly what is wanted"
+    );
     assert_eq!(before.state, SourceState::Ready);
     assert_eq!(before.refs["main"].commit, first);
     assert_eq!(before.refs["main"].full_name, "refs/heads/main");
@@ -337,6 +342,12 @@ fn a_lost_or_tampered_artifact_is_built_again() {
         sidecar.content(good(&sidecar.manifest(), "main:c"))["templates/cm.yaml"],
         "one"
     );
+    upstream.git_bare(&["update-ref", "-d", "refs/heads/main"]);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(reason(&sidecar.poll(), "main:c"), Reason::RefNotFound);
+    assert!(path.exists());
+    upstream.push("HEAD:refs/heads/main");
+    sidecar.poll();
     // Of the same length, so only its digest tells.
     let mut bytes = fs::read(&path).unwrap();
     bytes[600] ^= 1;
@@ -480,6 +491,13 @@ fn what_can_not_be_served_is_said_in_words() {
     let mut sidecar = Sidecar::new(&url, vec![chart("main", "c")]);
     sidecar.request.source.kind = tandem_shared::source::SourceKind::Helm;
     assert_eq!(sidecar.poll().failure.unwrap().reason, Reason::Unsupported);
+
+    let mut sidecar = Sidecar::new(&url, vec![chart("main", "c")]);
+    let before = sidecar.poll();
+    sidecar.request.schema = "tandem.request/v2".into();
+    let after = sidecar.poll_anything();
+    assert_eq!(after.failure.unwrap().reason, Reason::Unsupported);
+    assert_eq!(after.results, before.results);
 
     let mut sidecar = Sidecar::new("ext::sh -c id", vec![chart("main", "c")]);
     assert_eq!(sidecar.poll().failure.unwrap().reason, Reason::InvalidUrl);

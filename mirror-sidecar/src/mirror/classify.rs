@@ -217,6 +217,12 @@ const PHRASES: &[(&str, Reason, Meaning)] = &[
         Meaning::Failure,
     ),
     ("' not found", Reason::RepositoryNotFound, Meaning::Failure),
+    // What git says of a path that isn't there on some servers.
+    (
+        "dubious ownership",
+        Reason::RepositoryNotFound,
+        Meaning::Failure,
+    ),
     (
         "does not appear to be a git repository",
         Reason::RepositoryNotFound,
@@ -327,7 +333,7 @@ pub fn describe(outcome: &Outcome, reason: &Reason) -> String {
     if advice.is_empty() {
         told
     } else {
-        format!("{told}. {advice}")
+        format!("{}. {advice}", told.trim_end_matches('.'))
     }
 }
 
@@ -339,6 +345,12 @@ const NOISE: &[&str] = &[
     "@@@@@@@@",
     "Warning: Permanently added",
     "warning: ",
+    "@    WARNING: ",
+    "IT IS POSSIBLE THAT SOMEONE",
+    "Someone could be eavesdropping",
+    "It is also possible that a host key",
+    "To add an exception for this directory",
+    "git config --global --add safe.directory",
     "unable to read askpass response",
 ];
 

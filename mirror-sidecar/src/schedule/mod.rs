@@ -11,9 +11,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tandem_shared::manifest::SourceState;
 use tandem_shared::source::SourceName;
 use tandem_shared::watch::Watch;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::check::{self, Context, Ended, State};
@@ -37,6 +38,36 @@ struct Entry {
     due: Instant,
     /// Its request changed.
     changed: bool,
+}
+
+/// How many sources are worked on at once. Each standing has places of its
+/// own: a source that hangs takes one away from its like only, and one that
+/// was well is never behind one that wasn't.
+struct Places {
+    well: Arc<Semaphore>,
+    new: Arc<Semaphore>,
+    failing: Arc<Semaphore>,
+}
+
+impl Places {
+    fn new(most: usize) -> Self {
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self {
+            well: places(most),
+            new: places(most),
+            failing: places(most.div_ceil(2)),
+        }
+    }
+
+    async fn take(&self, standing: &SourceState) -> Option<OwnedSemaphorePermit> {
+        let places = match standing {
+            SourceState::Ready => &self.well,
+            SourceState::Failing => &self.failing,
+            _ => &self.new,
+        };
+        // Never closed, so there is always a place at some time.
+        Arc::clone(places).acquire_owned().await.ok()
+    }
 }
 
 /// Work that ended.
@@ -63,23 +94,20 @@ struct Schedule {
     /// Whether the requests could be listed, so that what is missing is gone.
     listed: bool,
     work: JoinSet<Done>,
-    well: Arc<Semaphore>,
-    failing: Arc<Semaphore>,
+    places: Arc<Places>,
     hints: Arc<Hints>,
     watch: Option<Watch>,
 }
 
 /// Runs until `end`, then until the work at hand has been cut short.
 pub async fn run(context: Arc<Context>, end: impl Future<Output = ()>) {
-    let concurrent = context.config.concurrent;
     let mut schedule = Schedule {
         requests: Requests::default(),
         entries: BTreeMap::new(),
         orphans: Orphans::default(),
         listed: false,
         work: JoinSet::new(),
-        well: Arc::new(Semaphore::new(concurrent)),
-        failing: Arc::new(Semaphore::new(concurrent.div_ceil(2))),
+        places: Arc::new(Places::new(context.config.concurrent)),
         hints: Arc::new(Hints::default()),
         watch: None,
         context,
@@ -102,7 +130,7 @@ impl Schedule {
                 self.rescan();
                 let rescan = self.context.config.rescan;
                 rescan_at = now
-                    + if self.watch.is_some() {
+                    + if self.watch.is_some() && self.listed {
                         rescan
                     } else {
                         rescan.min(BLIND)
@@ -263,18 +291,27 @@ impl Schedule {
         entry.changed = false;
         let polled = now >= entry.due;
         let state = entry.state.take();
-        let failing = state.as_ref().is_some_and(|state| state.is_failing());
-        let places = Arc::clone(if failing { &self.failing } else { &self.well });
+        let places = Arc::clone(&self.places);
         let context = Arc::clone(&self.context);
         self.work.spawn(async move {
-            // Never closed, so there is always a place at some time.
-            let _place = places.acquire_owned().await.ok();
-            let work = tokio::task::spawn_blocking(move || {
-                let mut state =
-                    state.unwrap_or_else(|| Box::new(State::take_up(&context, &request.document)));
-                let ended = check::check(&context, &mut state, &request, polled);
-                (state, ended)
-            });
+            let work = async move {
+                let mut state = match state {
+                    Some(state) => state,
+                    None => {
+                        let (context, request) = (Arc::clone(&context), Arc::clone(&request));
+                        tokio::task::spawn_blocking(move || {
+                            Box::new(State::take_up(&context, &request.document))
+                        })
+                        .await?
+                    }
+                };
+                let _place = places.take(state.standing()).await;
+                tokio::task::spawn_blocking(move || {
+                    let ended = check::check(&context, &mut state, &request, polled);
+                    (state, ended)
+                })
+                .await
+            };
             match work.await {
                 Ok((state, ended)) => Done::Check {
                     source,
