@@ -77,7 +77,7 @@ impl Neighbour {
 #[tokio::test]
 async fn what_is_wrong_is_said_and_what_was_good_stays() {
     let mut world = World::start("faults").await.unwrap();
-    let (upstream, first) = upstream(&world, "charts");
+    let (upstream, _) = upstream(&world, "charts");
     upstream.write("empty/values.yaml", "a: 1\n").unwrap();
     upstream
         .write_all(&charts::config_map("broken", "x"))
@@ -94,7 +94,7 @@ async fn what_is_wrong_is_said_and_what_was_good_stays() {
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n",
         )
         .unwrap();
-    upstream.push("main", "Add bad charts").unwrap();
+    let first = upstream.push("main", "Add bad charts").unwrap();
     let login = HttpServer::start(&world.upstreams, Scheme::Http).unwrap();
     login.set(|knobs| knobs.login = Some(("ada".into(), "s3cret".into())));
     let mut neighbour = Neighbour::new(&world).await;
