@@ -8,6 +8,7 @@ use mirror_sidecar::config::Config;
 use mirror_sidecar::{askpass, logging, run, signals};
 
 fn main() -> anyhow::Result<ExitCode> {
+    tandem_shared::memory::share_heaps();
     if let Some(code) = askpass::answer() {
         return Ok(code);
     }

@@ -18,6 +18,7 @@
 //! | [`observe`] | how a file is read: bounded, validated, never believed |
 //! | [`watch`] | hints that something may have changed |
 //! | [`lock`], [`child`] | one live process per role, one writer per mirror, one operation per release |
+//! | [`memory`] | keeping an idle process small |
 //! | [`credentials`] | secrets on their own volume, in memory |
 
 pub mod artifact;
@@ -27,6 +28,7 @@ pub mod decision;
 pub mod layout;
 pub mod lock;
 pub mod manifest;
+pub mod memory;
 pub mod names;
 pub mod observe;
 pub mod publish;

@@ -99,7 +99,10 @@ pub(super) fn read_requirements(
 fn yaml<T: for<'de> Deserialize<'de>>(content: &[u8]) -> Result<T, String> {
     let text = std::str::from_utf8(content).map_err(|_| "it isn't UTF-8 text".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    serde_saphyr::from_str(text).map_err(|error| {
+    // As Helm reads it: of a key that is there twice, the last one counts.
+    let options =
+        serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let said = error.to_string();
         said.lines()
             .next()
@@ -135,6 +138,12 @@ mod tests {
         );
         assert_eq!(chart.dependencies.len(), 2);
         assert_eq!(chart.dependencies[1].repository, "");
+    }
+
+    #[test]
+    fn of_a_key_that_is_there_twice_the_last_counts() {
+        let text = b"name: a\nversion: 1.0.0\nversion: 2.0.0\n";
+        assert_eq!(read(text, "Chart.yaml").unwrap().name.version, "2.0.0");
     }
 
     #[test]
