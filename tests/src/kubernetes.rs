@@ -115,20 +115,24 @@ impl HelmReleases {
         &self.namespace
     }
 
-    /// Applies a whole spec.
+    /// Makes a HelmRelease, or replaces the whole spec of the one that is there.
+    ///
+    /// Not by server-side apply: that reads its body as YAML, which lacks some
+    /// of the characters that JSON has.
     pub async fn apply(&self, name: &str, spec: &Value) -> Result<()> {
-        let object = json!({
+        let mut object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "helm.fluxcd.io/v1",
             "kind": "HelmRelease",
             "metadata": { "name": name },
             "spec": spec,
-        });
+        }))?;
+        match self.api.create(&PostParams::default(), &object).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            made => return Ok(made.map(drop)?),
+        }
+        object.metadata = self.api.get(name).await?.metadata;
         self.api
-            .patch(
-                name,
-                &PatchParams::apply(MANAGER).force(),
-                &Patch::Apply(&object),
-            )
+            .replace(name, &PostParams::default(), &object)
             .await?;
         Ok(())
     }

@@ -181,13 +181,21 @@ async fn values_arrive_as_they_were_written() {
         .unwrap();
     let defaults = "default: kept\nnul: {a: 1, b: 2}\nlist: [1, 2, 3]\n";
     upstream.write("charts/app/values.yaml", defaults).unwrap();
-    upstream.push("main", "Add app").unwrap();
+    upstream
+        .write(
+            "charts/plain/Chart.yaml",
+            charts::metadata("plain", "0.1.0"),
+        )
+        .unwrap();
+    upstream
+        .push("main", "Add app, and a chart that shows nothing")
+        .unwrap();
     let mut spec = app(&upstream.file_url(), "web");
     spec["values"] = json!({
         "nul": {"a": null},
         "list": [9],
         "yes": "yes", "octal": "0777", "exponent": "123e456", "hex": "0x1F", "under": "1_000",
-        "multi": "l1\n l2\n", "unicode": "\u{85}\u{2028}😀/\u{7f}", "empty": "", "true": true, "half": 0.5,
+        "multi": "l1\n l2\n", "unicode": "\u{2028}😀/", "empty": "", "true": true, "half": 0.5,
         "template": "{{ .Release.Name }}",
     });
     let releases = world.releases.clone();
@@ -220,6 +228,18 @@ async fn values_arrive_as_they_were_written() {
     assert_eq!(
         world.helm.revisions(&world.namespace, "web").unwrap().len(),
         2
+    );
+
+    // Characters that YAML reads as others, or not at all. They can't be in an
+    // object that helm applies, but they can be in values.
+    let mut plain = from_git(&upstream.file_url(), "main", "charts/plain");
+    plain["releaseName"] = json!("plain");
+    plain["values"] = json!({"controls": "\u{7f}\u{85}\u{9f}\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}", "key \u{85}": "\u{1}\t"});
+    releases.apply("plain", &plain).await.unwrap();
+    releases.released("plain").await.unwrap();
+    assert_eq!(
+        world.helm.values(&world.namespace, "plain").unwrap(),
+        plain["values"]
     );
 
     // What changes nothing for the chart is no upgrade.
@@ -425,4 +445,25 @@ async fn one_release_has_one_owner() {
             .len(),
         2
     );
+}
+
+#[tokio::test]
+async fn a_new_helmrelease_sees_what_was_pushed_before_it() {
+    let world = World::start("fresh").await.unwrap();
+    let (upstream, first) = upstream(&world, "charts", "one");
+    let releases = world.releases.clone();
+    releases
+        .apply("web", &app(&upstream.file_url(), "web"))
+        .await
+        .unwrap();
+    releases.released_from("web", &first).await.unwrap();
+    // No poll and no webhook: the HelmRelease itself is the sign.
+    upstream
+        .write_all(&charts::config_map("charts/new", "new"))
+        .unwrap();
+    let second = upstream.push("main", "Add another chart").unwrap();
+    let mut spec = from_git(&upstream.file_url(), "main", "charts/new");
+    spec["releaseName"] = json!("new");
+    releases.apply("new", &spec).await.unwrap();
+    releases.released_from("new", &second).await.unwrap();
 }
