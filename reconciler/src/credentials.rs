@@ -150,6 +150,16 @@ impl Credentials {
         self.known.keys().cloned().collect()
     }
 
+    /// Those that aren't to be had.
+    #[must_use]
+    pub fn doubtful(&self) -> BTreeSet<CredentialRef> {
+        let problems = self
+            .known
+            .iter()
+            .filter(|(_, known)| matches!(known, Known::Problem { .. }));
+        problems.map(|(secret, _)| secret.clone()).collect()
+    }
+
     /// Forgets credentials that nobody names any more, and removes from the volume those
     /// that `used` doesn't hold.
     ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tandem_shared::layout;
-use tandem_shared::manifest::Manifest;
+use tandem_shared::manifest::{Manifest, Reason};
 use tandem_shared::observe::{self, ObserveError};
 use tandem_shared::source::{Source, SourceName};
 use tracing::warn;
@@ -97,6 +97,26 @@ impl Served {
     #[must_use]
     pub fn checked_at(&self, name: &SourceName) -> Option<Timestamp> {
         self.seen.get(name)?.as_ref().ok()?.checked_at
+    }
+
+    /// Whether a source can't be checked.
+    #[must_use]
+    pub fn is_failing(&self, name: &SourceName) -> bool {
+        self.failure(name).is_some()
+    }
+
+    /// Whether a source can't be checked for want of a right credential.
+    #[must_use]
+    pub fn is_refused(&self, name: &SourceName) -> bool {
+        matches!(
+            self.failure(name),
+            Some(Reason::AuthenticationFailed | Reason::CredentialMissing | Reason::HostNotTrusted)
+        )
+    }
+
+    fn failure(&self, name: &SourceName) -> Option<&Reason> {
+        let manifest = self.seen.get(name)?.as_ref().ok()?;
+        manifest.failure.as_ref().map(|failure| &failure.reason)
     }
 
     /// Forgets sources that nobody asks any more.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use jiff::Timestamp;
 use kube::Resource;
 use tandem_shared::source::SourceName;
 use tokio::sync::watch;
@@ -19,6 +20,10 @@ pub(super) struct Memory {
     pub target: Option<Target>,
     /// The source and the wants that it was last seen to have.
     pub wants: Option<(SourceName, Vec<String>)>,
+    /// Since when; `None` once a check since then has told about them.
+    pub asked_at: Option<Timestamp>,
+    /// Such a check was asked for.
+    pub doubted: bool,
     /// The pass under way.
     pub running: Option<Running>,
     /// Another pass has to follow it.

@@ -41,6 +41,9 @@ use crate::wanted::Wanted;
 
 /// How long a chart is waited for before that is told.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often Secrets are read again whose sources were refused, or that weren't there: whoever
+/// mends one waits for it.
+const SECRETS: Duration = Duration::from_secs(10);
 /// How old the last check of a source may be for something new that is wanted of it.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 /// Events that are taken in before anything is done about them.
@@ -139,6 +142,8 @@ impl Controller {
         let mut resync = tokio::time::interval(self.settings.resync);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
         resync.tick().await;
+        let mut secrets = tokio::time::interval(SECRETS);
+        secrets.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 Some(event) = inputs.helm_releases.recv() => self.helm_release(event),
@@ -149,6 +154,7 @@ impl Controller {
                 Some(done) = self.passes.join_next_with_id() => self.finished(done),
                 key = self.queue.due() => self.due(key),
                 _ = resync.tick() => self.resync(),
+                _ = secrets.tick() => self.read_doubtful(),
                 () = stop.cancelled() => break,
             }
             self.drain(&mut inputs);
@@ -265,6 +271,9 @@ impl Controller {
         let memory = self.memory.entry(key.clone()).or_default();
         memory.blocked = 0;
         let before = std::mem::replace(&mut memory.wants, wants.clone());
+        if before != wants {
+            memory.asked_at = Some(Timestamp::now());
+        }
         let Some((name, keys)) = wants else { return };
         let edited = before.is_some_and(|before| before != (name.clone(), keys.clone()));
         if edited || self.begun && self.asks_late(&name, &keys) {
@@ -359,7 +368,33 @@ impl Controller {
             .collect();
         for key in touched {
             self.memory.entry(key.clone()).or_default().blocked = 0;
+            self.doubt(name, &key);
             self.touch(key, Trigger::manifest);
+        }
+    }
+
+    /// What isn't there at the last check may be there by now, if it was wanted only after it:
+    /// the source is checked once more, before anybody has to wait for the next poll.
+    fn doubt(&mut self, name: &SourceName, key: &Key) {
+        let Some(checked) = self.served.checked_at(name) else {
+            return;
+        };
+        let Some(memory) = self.memory.get_mut(key) else {
+            return;
+        };
+        let Some((_, wants)) = &memory.wants else {
+            return;
+        };
+        let Some(asked) = memory.asked_at else { return };
+        if checked >= asked {
+            memory.asked_at = None;
+            memory.doubted = false;
+            return;
+        }
+        let missing = wants.iter().any(|want| matches!(self.served.view(name, want), WantView::Problem(trouble) if !trouble.source));
+        if missing && !std::mem::replace(&mut memory.doubted, true) {
+            self.edited.insert(name.clone());
+            self.stale = true;
         }
     }
 
@@ -619,16 +654,29 @@ impl Controller {
         {
             return SourceView::Credential(self.credentials.known(secret));
         }
-        let view = |want: &str| match (
-            self.served.view(&wish.name, want),
-            self.wanted.refusal(&wish.name),
-        ) {
-            (WantView::Pending(_), Some(why)) => WantView::Problem(Trouble {
-                reason: "RequestRefused",
-                message: why.to_owned(),
-                source: false,
-            }),
-            (view, _) => view,
+        // What was missing before anybody wanted it may be there at the check that is to come.
+        let doubted = self
+            .memory
+            .get(&entry.key)
+            .is_some_and(|memory| memory.doubted);
+        let view = |want: &str| {
+            let refusal = self.wanted.refusal(&wish.name);
+            match self.served.view(&wish.name, want) {
+                WantView::Problem(trouble)
+                    if doubted && !trouble.source && !self.served.is_failing(&wish.name) =>
+                {
+                    WantView::Pending("the source is being checked again".to_owned())
+                }
+                WantView::Pending(why) => match refusal {
+                    Some(why) => WantView::Problem(Trouble {
+                        reason: "RequestRefused",
+                        message: why.to_owned(),
+                        source: false,
+                    }),
+                    None => WantView::Pending(why),
+                },
+                view => view,
+            }
         };
         SourceView::Wants(Wants {
             name: wish.name.clone(),
@@ -723,6 +771,22 @@ impl Controller {
             }
         }
         for secret in unread {
+            self.read_credential(secret);
+        }
+    }
+
+    /// Reads Secrets again that aren't there, or whose sources refuse what was in them. In a
+    /// steady state there are none.
+    fn read_doubtful(&mut self) {
+        let mut doubtful = self.credentials.doubtful();
+        for (name, request) in self.wanted.requests() {
+            if let Some(secret) = &request.source.credential
+                && self.served.is_refused(name)
+            {
+                doubtful.insert(secret.clone());
+            }
+        }
+        for secret in doubtful {
             self.read_credential(secret);
         }
     }
