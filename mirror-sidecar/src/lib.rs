@@ -44,6 +44,7 @@ mod testing;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tandem_shared::child::Cancel;
@@ -58,6 +59,9 @@ use http::Shown;
 use inventory::Inventory;
 use metrics::Metrics;
 
+/// How long HTTP requests under way are waited for at the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// Runs until `shutdown`.
 ///
 /// # Errors
@@ -67,14 +71,23 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     let listener = TcpListener::bind(config.listen)
         .await
         .with_context(|| format!("can't listen on {}; see --listen", config.listen))?;
-    let begun = config.clone();
+    let mut shutdown = std::pin::pin!(shutdown);
     let health = Arc::new(Health::default());
-    let inventory = Inventory::default();
-    let (role, inventory) =
-        tokio::task::spawn_blocking(move || start::begin(&begun, inventory)).await??;
     let metrics = Arc::new(Metrics::default());
     let cancel = Cancel::new().context("can't make a pipe")?;
     let git = Git::new(&config, cancel.clone(), Arc::clone(&metrics));
+    let beginning = {
+        let (config, git) = (config.clone(), git.clone());
+        tokio::task::spawn_blocking(move || {
+            let version = start::git_version(&git)?;
+            tracing::debug!(%version, "git is there");
+            start::begin(&config, Inventory::default())
+        })
+    };
+    let (role, inventory) = tokio::select! {
+        begun = beginning => begun??,
+        () = &mut shutdown => return Ok(()),
+    };
     tracing::info!(listen = %listener.local_addr()?, volume = %config.root.display(), version = env!("CARGO_PKG_VERSION"), "started");
 
     let (stop, stopped) = watch::channel(false);
@@ -96,7 +109,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     });
     let mut schedule = std::pin::pin!(schedule::run(context, ended(stopped)));
     tokio::select! {
-        () = shutdown => {}
+        () = &mut shutdown => {}
         () = &mut schedule => {}
     }
     tracing::info!("ending");
@@ -104,7 +117,10 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     cancel.cancel();
     stop.send_replace(true);
     schedule.await;
-    served.await??;
+    // Somebody who is still reading doesn't keep us.
+    if let Ok(served) = tokio::time::timeout(FAREWELL, served).await {
+        served??;
+    }
     drop(role);
     Ok(())
 }

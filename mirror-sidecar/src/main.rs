@@ -19,9 +19,8 @@ fn main() -> anyhow::Result<ExitCode> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        let shutdown = signals::shutdown()?;
-        run(config, shutdown).await
-    })?;
-    Ok(ExitCode::SUCCESS)
+    let result = runtime.block_on(async { run(config, signals::shutdown()?).await });
+    // A thread that still waits for a lock doesn't keep us.
+    runtime.shutdown_background();
+    result.map(|()| ExitCode::SUCCESS)
 }

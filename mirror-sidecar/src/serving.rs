@@ -17,6 +17,8 @@ use tandem_shared::version::Document;
 
 /// Results that finish within this time of a publish wait for the next.
 const COALESCE: Duration = Duration::from_millis(100);
+/// How old the published number of failed attempts may get.
+const ATTEMPTS_AGE: Duration = Duration::from_secs(20);
 /// How old the published time of the last answer may get.
 const CHECKED_AT_AGE: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
 
@@ -81,6 +83,15 @@ impl Serving {
         });
     }
 
+    /// Whether attempts were made of which people don't know yet. Those that
+    /// follow one another quickly are told together.
+    fn tells_of_attempts(&self, published: &Manifest) -> bool {
+        published.failure != self.manifest.failure
+            && self
+                .published_at
+                .is_none_or(|at| at.elapsed() >= ATTEMPTS_AGE)
+    }
+
     /// Publishes, unless that was done a moment ago; then the next call does.
     ///
     /// # Errors
@@ -103,7 +114,8 @@ impl Serving {
                 if means_something {
                     self.manifest.sequence = published.sequence.wrapping_add(1);
                     self.manifest.changed_at = Some(now);
-                } else if !is_worth_writing(published, &self.manifest) {
+                } else if !is_stale(published, &self.manifest) && !self.tells_of_attempts(published)
+                {
                     return Ok(false);
                 }
             }
@@ -147,12 +159,11 @@ fn timeless(manifest: &Manifest) -> Manifest {
     manifest
 }
 
-fn is_worth_writing(published: &Manifest, manifest: &Manifest) -> bool {
-    let old = match (published.checked_at, manifest.checked_at) {
+fn is_stale(published: &Manifest, manifest: &Manifest) -> bool {
+    match (published.checked_at, manifest.checked_at) {
         (Some(before), Some(now)) => now.duration_since(before) >= CHECKED_AT_AGE,
         (before, now) => before != now,
-    };
-    old || published.failure != manifest.failure
+    }
 }
 
 #[cfg(test)]
@@ -200,6 +211,8 @@ mod tests {
             Duration::from_secs(9),
             minutes(12),
         );
+        assert!(!serving.publish(minutes(12)).unwrap());
+        serving.published_at = None;
         assert!(serving.publish(minutes(12)).unwrap());
         let failure = serving.manifest().failure.clone().unwrap();
         assert_eq!(

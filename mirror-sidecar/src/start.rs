@@ -1,6 +1,9 @@
 //! What has to be so before the first request is looked at.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
+use tandem_shared::child::ChildError;
 use tandem_shared::lock::{self, Guard, LockError};
 use tandem_shared::manifest::Manifest;
 use tandem_shared::observe;
@@ -9,8 +12,10 @@ use tandem_shared::version::{Contract, Document};
 use thiserror::Error;
 
 use crate::config::Config;
+use crate::git::{Call, Git};
 use crate::inventory::Inventory;
 use crate::janitor;
+use crate::metrics::GitCommand;
 
 /// Why it can't begin.
 #[derive(Debug, Error)]
@@ -26,6 +31,41 @@ pub(super) enum StartError {
     /// The volume can't be written.
     #[error(transparent)]
     Volume(#[from] PublishError),
+    /// There is no git.
+    #[error("{0}; install git, or say with --git where it is")]
+    NoGit(#[from] ChildError),
+    /// git is too old.
+    #[error("`git version` says {0:?}; at least 2.31 is needed, see --git")]
+    OldGit(String),
+}
+
+/// Asks git for its version, and whether it will do.
+///
+/// # Errors
+/// If it can't be run or is too old to take its settings from the environment.
+pub(crate) fn git_version(git: &Git) -> Result<String, StartError> {
+    let call = Call {
+        command: GitCommand::Read,
+        repository: None,
+        remote: None,
+        lock: None,
+        deadline: Duration::from_secs(20),
+    };
+    let outcome = git.run(&call, &["version"], b"")?;
+    let said = String::from_utf8_lossy(&outcome.stdout).trim().to_owned();
+    if is_new_enough(&said) {
+        Ok(said)
+    } else {
+        Err(StartError::OldGit(said))
+    }
+}
+
+fn is_new_enough(said: &str) -> bool {
+    let mut numbers = said
+        .trim_start_matches("git version ")
+        .split(['.', ' ', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(2), Some(31))
 }
 
 /// Takes the role, makes the folders, and clears away what a killed
@@ -80,4 +120,25 @@ pub(super) fn begin(
         }
     }
     Ok((role, inventory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_git_are_compared_by_number() {
+        for (said, enough) in [
+            ("git version 2.39.5", true),
+            ("git version 2.31.0", true),
+            ("git version 2.9.5", false),
+            ("git version 2.100.0.windows.1", true),
+            ("git version 3.0.0", true),
+            ("git version 1.99", false),
+            ("", false),
+            ("hub 2.40", false),
+        ] {
+            assert_eq!(is_new_enough(said), enough, "{said}");
+        }
+    }
 }

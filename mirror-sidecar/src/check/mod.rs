@@ -389,8 +389,16 @@ fn on_mirror(
         mirror.keep_only(&asked)?;
         state.held = asked;
     }
-    if std::mem::take(&mut state.fetched) && mirror.repack_if_due()? {
-        tracing::info!(source = %state.name, "repacked the mirror");
+    if std::mem::take(&mut state.fetched) {
+        match mirror.repack_if_due() {
+            Ok(true) => tracing::info!(source = %state.name, "repacked the mirror"),
+            Ok(false) => {}
+            Err(error) if error.is_corrupt() => return Err(error),
+            // Everything is served; the mirror is just larger than it should be.
+            Err(error) => {
+                tracing::warn!(source = %state.name, %error, "can't repack the mirror; tried again after the next fetch")
+            }
+        }
     }
     failure.map_or(Ok(()), Err)
 }

@@ -3,7 +3,9 @@
 
 pub mod backoff;
 mod hints;
+mod places;
 mod requests;
+mod tidy;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,15 +13,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tandem_shared::manifest::SourceState;
 use tandem_shared::source::SourceName;
 use tandem_shared::watch::Watch;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::check::{self, Context, Ended, State};
 use crate::janitor::{self, Orphans, Survey};
 use hints::Hints;
+use places::Places;
 use requests::{Changes, Requests};
 
 /// How often requests are read while no watch is to be had.
@@ -38,36 +39,6 @@ struct Entry {
     due: Instant,
     /// Its request changed.
     changed: bool,
-}
-
-/// How many sources are worked on at once. Each standing has places of its
-/// own: a source that hangs takes one away from its like only, and one that
-/// was well is never behind one that wasn't.
-struct Places {
-    well: Arc<Semaphore>,
-    new: Arc<Semaphore>,
-    failing: Arc<Semaphore>,
-}
-
-impl Places {
-    fn new(most: usize) -> Self {
-        let places = |count| Arc::new(Semaphore::new(count));
-        Self {
-            well: places(most),
-            new: places(most),
-            failing: places(most.div_ceil(2)),
-        }
-    }
-
-    async fn take(&self, standing: &SourceState) -> Option<OwnedSemaphorePermit> {
-        let places = match standing {
-            SourceState::Ready => &self.well,
-            SourceState::Failing => &self.failing,
-            _ => &self.new,
-        };
-        // Never closed, so there is always a place at some time.
-        Arc::clone(places).acquire_owned().await.ok()
-    }
 }
 
 /// Work that ended.
@@ -371,67 +342,5 @@ impl Schedule {
             Done::Survey(survey) => self.tidy(survey),
             Done::Nothing => {}
         }
-    }
-
-    fn tidy(&mut self, survey: Survey) {
-        let context = Arc::clone(&self.context);
-        context.health.set_used(survey.bytes);
-        context
-            .metrics
-            .volume_bytes
-            .set(i64::try_from(survey.bytes).unwrap_or(i64::MAX));
-        // What can't be listed isn't gone.
-        if !self.listed {
-            return;
-        }
-        let grace = context.config.grace;
-        let wanted = self.requests.sources();
-        for source in self
-            .orphans
-            .due(&survey.sources, &wanted, grace, Instant::now())
-        {
-            if self.entries.get(&source).is_some_and(|entry| entry.running) {
-                continue;
-            }
-            // A request that comes back meanwhile waits until the drop is done.
-            let entry = Entry {
-                state: None,
-                running: true,
-                due: Instant::now(),
-                changed: false,
-            };
-            self.entries.insert(source.clone(), entry);
-            let served = context.config.volume.served.clone();
-            self.work.spawn(async move {
-                let name = source.clone();
-                let dropped = match tokio::task::spawn_blocking(move || janitor::drop_source(&served, &name)).await {
-                    Ok(Ok(())) => true,
-                    Ok(Err(error)) => {
-                        tracing::warn!(%source, %error, "can't drop what nothing asks for; tried again later");
-                        false
-                    }
-                    Err(_) => false,
-                };
-                Done::Drop { source, dropped }
-            });
-        }
-        let artifacts = survey.artifacts;
-        self.spawn(move || {
-            let served = &context.config.volume.served;
-            context.inventory.collect(&artifacts, grace, Instant::now(), |digest| {
-                match tandem_shared::publish::remove(&served.artifact(digest)) {
-                    Ok(()) => {
-                        tracing::info!(%digest, "dropped an artifact that nothing names");
-                        context.metrics.removed("artifact");
-                        true
-                    }
-                    Err(error) => {
-                        tracing::warn!(%digest, %error, "can't drop an artifact; tried again later");
-                        false
-                    }
-                }
-            });
-            Done::Nothing
-        });
     }
 }

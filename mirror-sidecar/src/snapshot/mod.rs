@@ -3,6 +3,7 @@
 
 mod chart;
 mod error;
+mod ignore;
 mod path;
 mod plan;
 mod range;

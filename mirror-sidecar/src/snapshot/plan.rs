@@ -12,6 +12,7 @@ use tandem_shared::request::{WantKind, WantSpec};
 
 use super::SnapshotError;
 use super::chart::{self, ChartFile, Dependency};
+use super::ignore::Rules;
 use super::path::{self, shown};
 use super::range;
 use super::tree::{Found, Leaf, Node, Snapshot};
@@ -66,7 +67,7 @@ pub fn plan(
                 skip: spec.skip_dependencies,
                 stack: Vec::new(),
             };
-            planner.chart(&folder)
+            planner.chart(&folder, false)
         }
         WantKind::File => file(snapshot, &parts),
         WantKind::Other(word) => Err(SnapshotError::Kind(
@@ -144,7 +145,8 @@ struct Planner<'s, 'r> {
 }
 
 impl Planner<'_, '_> {
-    fn chart(&mut self, folder: &Found) -> Result<Plan, SnapshotError> {
+    /// Plans the chart in a folder, `packed` as Helm packs one below another.
+    fn chart(&mut self, folder: &Found, packed: bool) -> Result<Plan, SnapshotError> {
         let own = shown(&folder.path);
         let leaves = self.snapshot.walk(folder, self.limits)?;
         let below = if folder.path.is_empty() {
@@ -157,6 +159,14 @@ impl Planner<'_, '_> {
             .into_iter()
             .map(|leaf| (leaf.path.clone(), leaf))
             .collect();
+        if packed && let Some(leaf) = files.get(".helmignore") {
+            let text = String::from_utf8_lossy(&self.small(leaf)?).into_owned();
+            let rules = Rules::read(&text).map_err(|why| SnapshotError::BadChart {
+                path: leaf.origin.clone(),
+                why,
+            })?;
+            files.retain(|path, _| path == "Chart.yaml" || !rules.leave_out(path));
+        }
         let chart = self.read(&files, &own)?;
         let mut resolved = Vec::new();
         if !self.skip {
@@ -286,7 +296,7 @@ impl Planner<'_, '_> {
                 "it depends on the chart that depends on it".to_owned(),
             ));
         }
-        let plan = self.chart(&sibling)?;
+        let plan = self.chart(&sibling, true)?;
         let found = plan.chart.clone().unwrap_or_else(|| chart.name.clone());
         if found.name != dependency.name {
             return Err(fail(format!(

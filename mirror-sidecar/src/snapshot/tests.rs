@@ -160,6 +160,9 @@ fn siblings_are_copied_depth_first() {
         "dependencies:\n- {name: base, version: 0.1.x, repository: 'file://../base/'}\n",
     );
     upstream.chart("charts/base", "base");
+    // Packed, a chart below another loses what its own file names.
+    upstream.write("charts/base/.helmignore", "*.md\n.helmignore\n");
+    upstream.write("charts/base/README.md", "x");
     upstream.publish();
     let mut sidecar = Sidecar::new(&upstream.url(), vec![chart("main", "charts/umb")]);
     let before = sidecar.poll();
