@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::daemon::Recipe;
 use crate::progress::note;
@@ -28,28 +29,26 @@ pub enum Mount {
 #[derive(Clone, Copy, Debug)]
 pub struct Available(());
 
-/// Whether mount namespaces can be had here; says so when they can't. In CI
-/// they must be: a test that is skipped there would test nothing anywhere.
+/// Whether mount namespaces can be had here; says so once when they can't. In
+/// CI they must be: what is left out there is tested nowhere.
 pub fn available() -> Option<Available> {
-    let tried = Command::new("unshare")
-        .args([
-            "--map-root-user",
-            "--mount",
-            "sh",
-            "-c",
-            "mount -t tmpfs none /mnt",
-        ])
-        .output();
-    match tried {
-        Ok(output) if output.status.success() => Some(Available(())),
-        _ if std::env::var_os("CI").is_some() => Some(Available(())),
-        _ => {
-            note(
-                "skipped: this machine lets nobody mount in a namespace of their own (unshare --map-root-user --mount)",
-            );
-            None
+    static TRIED: OnceLock<Option<Available>> = OnceLock::new();
+    *TRIED.get_or_init(|| {
+        let tried = Command::new("unshare")
+            .args(["--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs none /mnt"])
+            .output();
+        match tried {
+            Ok(output) if output.status.success() => Some(Available(())),
+            _ if std::env::var_os("CI").is_some() => Some(Available(())),
+            _ => {
+                note(
+                    "this machine lets nobody mount in a namespace of their own (unshare --map-root-user --mount): \
+                     tests of full and read-only volumes are skipped, and no process is kept from the other's half",
+                );
+                None
+            }
         }
-    }
+    })
 }
 
 impl Available {

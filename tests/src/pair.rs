@@ -32,7 +32,7 @@ pub struct Extra {
     pub args: Vec<String>,
     /// More variables.
     pub env: Vec<(String, String)>,
-    mount: Option<(Available, Mount)>,
+    mounts: Vec<(Available, Mount)>,
 }
 
 impl Extra {
@@ -47,7 +47,7 @@ impl Extra {
     /// Mounts something for the process alone.
     #[must_use]
     pub fn inside(mut self, able: Available, mount: Mount) -> Self {
-        self.mount = Some((able, mount));
+        self.mounts.push((able, mount));
         self
     }
 
@@ -119,7 +119,7 @@ impl Role {
     fn start(mut recipe: Recipe, extra: &Extra) -> Result<Self> {
         recipe.args.extend(extra.args.iter().cloned());
         recipe.env.extend(extra.env.iter().cloned());
-        if let Some((able, mount)) = &extra.mount {
+        for (able, mount) in &extra.mounts {
             able.wrap(&mut recipe, mount);
         }
         let mut role = Self {

@@ -1,6 +1,7 @@
 //! One test's world: a namespace of the shared cluster, upstream repositories,
 //! a volume, and a pair that looks at that namespace alone.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -10,6 +11,7 @@ use crate::cluster::Cluster;
 use crate::git::Upstreams;
 use crate::helm::Helm;
 use crate::kubernetes::{HelmReleases, install_crd};
+use crate::mounts::{self, Mount};
 use crate::pair::{self, Extra, Role};
 use crate::volume::Volume;
 
@@ -86,15 +88,18 @@ impl World {
         self.reconciler()?.ready().await
     }
 
-    /// Starts mirror-sidecar.
+    /// Starts mirror-sidecar, which can only read the reconciler's half of the
+    /// volume, as in a pod.
     pub fn start_sidecar(&mut self, extra: &Extra) -> Result<()> {
-        self.sidecar = Some(pair::sidecar(&self.volume, extra)?);
+        let extra = self.kept_from(self.volume.layout().wanted.root(), extra);
+        self.sidecar = Some(pair::sidecar(&self.volume, &extra)?);
         Ok(())
     }
 
-    /// Starts reconciler.
+    /// Starts reconciler, which can only read the sidecar's half of the volume,
+    /// as in a pod.
     pub fn start_reconciler(&mut self, extra: &Extra) -> Result<()> {
-        let mut extra = extra.clone();
+        let mut extra = self.kept_from(self.volume.layout().served.root(), extra);
         extra
             .args
             .push(format!("--allow-namespace={}", self.namespace));
@@ -105,6 +110,18 @@ impl World {
             &extra,
         )?);
         Ok(())
+    }
+
+    fn kept_from(&self, other: &Path, extra: &Extra) -> Extra {
+        match mounts::available() {
+            Some(able) => extra.clone().inside(
+                able,
+                Mount::ReadOnly {
+                    path: other.to_owned(),
+                },
+            ),
+            None => extra.clone(),
+        }
     }
 
     /// mirror-sidecar, which has been started.

@@ -12,9 +12,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tandem_tests::charts;
 use tandem_tests::git::{HttpServer, Scheme, Upstream};
+use tandem_tests::http_client;
 use tandem_tests::kubernetes::from_git;
 use tandem_tests::mounts::{self, Mount};
-use tandem_tests::pair::Extra;
+use tandem_tests::pair::{Extra, Role};
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
@@ -293,6 +294,37 @@ async fn a_failed_install_leaves_nothing_and_a_failed_upgrade_goes_forward() {
 }
 
 #[tokio::test]
+async fn a_release_that_helm_cannot_store_keeps_its_predecessor() {
+    let world = World::start("large").await.unwrap();
+    let (upstream, first) = upstream(&world, "charts");
+    let releases = world.releases.clone();
+    releases
+        .apply("web", &app(&upstream.file_url(), "web"))
+        .await
+        .unwrap();
+    releases.released_from("web", &first).await.unwrap();
+    let mut state = 1_u32;
+    let noise: Vec<u8> = (0..1_200_000)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()[0]
+        })
+        .collect();
+    upstream.write("charts/app/files/blob.bin", noise).unwrap();
+    upstream.push("main", "Add a blob").unwrap();
+    world.sync().await.unwrap();
+    releases
+        .condition("web", "Ready", "False", "Too long")
+        .await
+        .unwrap();
+    releases.marker("web", "one").await.unwrap();
+    assert_eq!(
+        world.helm.revisions(&world.namespace, "web").unwrap(),
+        [(1, "deployed".to_owned())]
+    );
+}
+
+#[tokio::test]
 async fn deleted_while_its_chart_is_fetched_it_leaves_nothing() {
     let mut world = World::empty("deleted").await.unwrap();
     world
@@ -344,6 +376,39 @@ async fn deleted_while_its_chart_is_fetched_it_leaves_nothing() {
             .helm_processes(),
         0.0
     );
+}
+
+#[tokio::test]
+async fn deleted_while_it_is_upgraded_it_leaves_nothing() {
+    let world = World::start("midway").await.unwrap();
+    let (upstream, first) = upstream(&world, "charts");
+    let releases = world.releases.clone();
+    releases
+        .apply("web", &app(&upstream.file_url(), "web"))
+        .await
+        .unwrap();
+    releases.released_from("web", &first).await.unwrap();
+    upstream
+        .write(
+            "charts/app/templates/hook.yaml",
+            charts::hook("stuck", "pre-upgrade", ""),
+        )
+        .unwrap();
+    upstream.push("main", "Add a stuck hook").unwrap();
+    world.sync().await.unwrap();
+    until("the pending upgrade", LONG, || async {
+        let records = releases.records("web").await?;
+        Ok(Look::when(
+            records.iter().any(|one| one["status"] == "pending-upgrade"),
+            format!("{records:?}"),
+        ))
+    })
+    .await
+    .unwrap();
+    releases.delete("web").await.unwrap();
+    releases.gone("web").await.unwrap();
+    assert!(world.helm.list(&world.namespace).unwrap().is_empty());
+    assert_eq!(releases.config_map("web").await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -461,24 +526,20 @@ async fn a_volume_that_is_read_only_is_said_aloud() {
     };
     let mut world = World::empty("readonly").await.unwrap();
     let (upstream, first) = upstream(&world, "charts");
+    let layout = world.volume.layout().clone();
     let served = Mount::ReadOnly {
-        path: world.volume.layout().served.root().to_owned(),
+        path: layout.served.root().to_owned(),
     };
-    let refused = world.start_sidecar(&Extra::default().inside(mount, served));
-    // Either it doesn't start, in words, or it isn't ready and says why.
-    let words = match refused {
-        Err(error) => format!("{error:#}"),
-        Ok(()) => {
-            let role = world.sidecar().unwrap();
-            let (status, text) =
-                tandem_tests::http_client::get(&format!("http://{}/readyz", role.address()))
-                    .await
-                    .unwrap();
-            assert_ne!(status, 200);
-            format!("{text}\n{}", role.log())
-        }
+    let wanted = Mount::ReadOnly {
+        path: layout.wanted.root().to_owned(),
     };
+    let started = world.start_sidecar(&Extra::default().inside(mount, served));
+    let words = refusal(started, || world.sidecar()).await;
     assert!(words.to_lowercase().contains("read-only"), "{words}");
+    let started = world.start_reconciler(&Extra::default().inside(mount, wanted));
+    let words = refusal(started, || world.reconciler()).await;
+    assert!(words.to_lowercase().contains("read-only"), "{words}");
+
     world
         .start_pair(&Extra::default(), &Extra::args(["--git-poll-interval=24h"]))
         .await
@@ -489,4 +550,20 @@ async fn a_volume_that_is_read_only_is_said_aloud() {
         .await
         .unwrap();
     world.releases.released_from("web", &first).await.unwrap();
+}
+
+/// What a process says that can't do its work: it doesn't start, or isn't ready.
+async fn refusal<'a>(
+    started: anyhow::Result<()>,
+    role: impl FnOnce() -> anyhow::Result<&'a Role>,
+) -> String {
+    if let Err(error) = started {
+        return format!("{error:#}");
+    }
+    let role = role().unwrap();
+    let (status, text) = http_client::get(&format!("http://{}/readyz", role.address()))
+        .await
+        .unwrap();
+    assert_ne!(status, 200);
+    format!("{text}\n{}", role.log())
 }

@@ -10,7 +10,7 @@ use tandem_shared::credentials;
 use tandem_shared::manifest::{Reason, SourceState};
 use tandem_shared::source::CredentialRef;
 use tandem_tests::charts;
-use tandem_tests::git::{HttpServer, Scheme, SshServer, Upstream, Upstreams};
+use tandem_tests::git::{GitDaemon, HttpServer, Scheme, SshServer, Upstream, Upstreams};
 use tandem_tests::pair::{Extra, Role, sidecar};
 use tandem_tests::requests::{chart, content, file, git, good, manifest, problem, request};
 use tandem_tests::volume::Volume;
@@ -38,17 +38,23 @@ async fn start(extra: &Extra) -> (Volume, Role) {
 }
 
 #[tokio::test]
-async fn a_chart_comes_from_a_path_over_http_and_over_ssh() {
+async fn a_chart_comes_from_a_path_over_git_http_and_ssh() {
     let (upstreams, upstream, commit) = upstream();
     let http = HttpServer::start(&upstreams, Scheme::Http).unwrap();
     let ssh = SshServer::start(&upstreams).unwrap();
+    let daemon = GitDaemon::start(&upstreams).unwrap();
     let (volume, _role) = start(&Extra::args([
         format!("--ssh-key-file={}", ssh.identity().display()),
         format!("--ssh-known-hosts-file={}", ssh.known_hosts().display()),
     ]))
     .await;
     let mut artifacts = Vec::new();
-    for url in [upstream.file_url(), http.url("charts"), ssh.url("charts")] {
+    for url in [
+        upstream.file_url(),
+        daemon.url("charts"),
+        http.url("charts"),
+        ssh.url("charts"),
+    ] {
         let source = git(&url);
         volume
             .ask(&request(&source, [chart("app", "main", "charts/app")]))
@@ -74,7 +80,7 @@ async fn a_chart_comes_from_a_path_over_http_and_over_ssh() {
     );
     assert_eq!(
         volume.mirrors().unwrap().len(),
-        3,
+        4,
         "one mirror for each address"
     );
 }
