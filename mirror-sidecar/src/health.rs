@@ -47,7 +47,7 @@ impl Health {
     pub fn trouble(&self, what: &str, why: &str) -> bool {
         lock(&self.problems)
             .insert(what.to_owned(), why.to_owned())
-            .is_none_or(|before| before != why)
+            .is_none()
     }
 
     /// `what` works (again); says whether that is news.

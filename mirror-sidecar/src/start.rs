@@ -1,7 +1,9 @@
 //! What has to be so before the first request is looked at.
 
+use std::sync::Once;
 use std::time::Duration;
 
+use git2::ConfigLevel;
 use jiff::Timestamp;
 use tandem_shared::child::ChildError;
 use tandem_shared::lock::{self, Guard, LockError};
@@ -68,6 +70,27 @@ fn is_new_enough(said: &str) -> bool {
     (numbers.next(), numbers.next()) >= (Some(2), Some(31))
 }
 
+/// Keeps git2 from reading the configuration of this machine and user, which
+/// isn't ours and may not even be readable: only the mirrors' own counts.
+fn isolate_git2() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for level in [
+            ConfigLevel::ProgramData,
+            ConfigLevel::System,
+            ConfigLevel::XDG,
+            ConfigLevel::Global,
+        ] {
+            #[expect(unsafe_code, reason = "the library's settings have no other door")]
+            // SAFETY: nothing has opened a repository before this process began its role.
+            let result = unsafe { git2::opts::set_search_path(level, "/nonexistent") };
+            if let Err(error) = result {
+                tracing::warn!(%error, "git2 may read this user's configuration");
+            }
+        }
+    });
+}
+
 /// Takes the role, makes the folders, and clears away what a killed
 /// predecessor left. The lock is held as long as what is returned.
 ///
@@ -77,6 +100,7 @@ pub(super) fn begin(
     config: &Config,
     inventory: Inventory,
 ) -> Result<(Guard, Inventory), StartError> {
+    isolate_git2();
     let served = &config.volume.served;
     for folder in served.folders() {
         // The other role has no business in the mirrors.

@@ -21,263 +21,148 @@ pub enum Meaning {
     Locked,
 }
 
-/// Phrases, the reason that they stand for, and what to do with it. The first
-/// one that is found counts, so what is more precise stands before what git
+/// What phrases stand for, and what to do about it. The first one that is found
+/// counts, so what is more precise stands before what git
 /// adds to any failure ("make sure the repository exists").
-const PHRASES: &[(&str, Reason, Meaning)] = &[
-    ("no space left on device", Reason::Volume, Meaning::Failure),
-    ("disk quota exceeded", Reason::Volume, Meaning::Failure),
-    ("read-only file system", Reason::Volume, Meaning::Failure),
-    (".lock': file exists", Reason::Internal, Meaning::Locked),
+const PHRASES: &[(Reason, Meaning, &[&str])] = &[
     (
-        "mismatched object format",
+        Reason::Internal,
+        Meaning::Failure,
+        &["no user exists for uid"],
+    ),
+    (
+        Reason::Volume,
+        Meaning::Failure,
+        &[
+            "no space left on device",
+            "disk quota exceeded",
+            "read-only file system",
+        ],
+    ),
+    (Reason::Internal, Meaning::Locked, &[".lock': file exists"]),
+    (
         Reason::Unsupported,
         Meaning::Failure,
+        &["mismatched object format"],
     ),
-    ("not our ref", Reason::RefNotFound, Meaning::Refused),
-    ("unadvertised object", Reason::RefNotFound, Meaning::Refused),
     (
-        "couldn't find remote ref",
         Reason::RefNotFound,
         Meaning::Refused,
+        &[
+            "not our ref",
+            "unadvertised object",
+            "couldn't find remote ref",
+            "remote did not send all necessary objects",
+        ],
     ),
     (
-        "remote did not send all necessary objects",
-        Reason::RefNotFound,
-        Meaning::Refused,
-    ),
-    (
-        "does not support shallow",
         Reason::Remote,
         Meaning::NoShallow,
+        &[
+            "does not support shallow",
+            "server does not support shallow",
+        ],
     ),
     (
-        "server does not support shallow",
-        Reason::Remote,
-        Meaning::NoShallow,
-    ),
-    ("loose object", Reason::MirrorCorrupt, Meaning::Corrupt),
-    ("object file", Reason::MirrorCorrupt, Meaning::Corrupt),
-    ("bad object", Reason::MirrorCorrupt, Meaning::Corrupt),
-    (
-        "does not match index",
         Reason::MirrorCorrupt,
         Meaning::Corrupt,
-    ),
-    ("bad tree object", Reason::MirrorCorrupt, Meaning::Corrupt),
-    (
-        "unable to read tree",
-        Reason::MirrorCorrupt,
-        Meaning::Corrupt,
-    ),
-    (
-        "not a git repository:",
-        Reason::MirrorCorrupt,
-        Meaning::Corrupt,
-    ),
-    (
-        "could not parse commit",
-        Reason::MirrorCorrupt,
-        Meaning::Corrupt,
+        &[
+            "loose object",
+            "object file",
+            "bad object",
+            "does not match index",
+            "bad tree object",
+            "unable to read tree",
+            "not a git repository:",
+            "could not parse commit",
+        ],
     ),
     (
-        "shallow file has changed",
         Reason::Internal,
         Meaning::Locked,
+        &["shallow file has changed"],
     ),
     (
-        "unable to read askpass response",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "could not resolve proxy",
         Reason::UnknownHost,
         Meaning::Failure,
+        &[
+            "could not resolve proxy",
+            "could not resolve host",
+            "name or service not known",
+            "temporary failure in name resolution",
+            "no address associated with hostname",
+            "unable to look up",
+        ],
     ),
     (
-        "could not resolve host",
-        Reason::UnknownHost,
-        Meaning::Failure,
-    ),
-    (
-        "name or service not known",
-        Reason::UnknownHost,
-        Meaning::Failure,
-    ),
-    (
-        "temporary failure in name resolution",
-        Reason::UnknownHost,
-        Meaning::Failure,
-    ),
-    (
-        "no address associated with hostname",
-        Reason::UnknownHost,
-        Meaning::Failure,
-    ),
-    ("unable to look up", Reason::UnknownHost, Meaning::Failure),
-    (
-        "host key verification failed",
         Reason::HostNotTrusted,
         Meaning::Failure,
+        &[
+            "host key verification failed",
+            "remote host identification has changed",
+            "ssl certificate problem",
+            "certificate verification failed",
+            "error setting certificate",
+            "no alternative certificate subject name",
+            "certificate subject name",
+        ],
     ),
     (
-        "remote host identification has changed",
-        Reason::HostNotTrusted,
-        Meaning::Failure,
-    ),
-    (
-        "ssl certificate problem",
-        Reason::HostNotTrusted,
-        Meaning::Failure,
-    ),
-    (
-        "certificate verification failed",
-        Reason::HostNotTrusted,
-        Meaning::Failure,
-    ),
-    (
-        "error setting certificate",
-        Reason::HostNotTrusted,
-        Meaning::Failure,
-    ),
-    (
-        "no alternative certificate subject name",
-        Reason::HostNotTrusted,
-        Meaning::Failure,
-    ),
-    (
-        "certificate subject name",
-        Reason::HostNotTrusted,
-        Meaning::Failure,
-    ),
-    (
-        "permission denied (",
         Reason::AuthenticationFailed,
         Meaning::Failure,
+        &[
+            "permission denied (",
+            "authentication failed",
+            "could not read username",
+            "could not read password",
+            "terminal prompts disabled",
+            "returned error: 401",
+            "returned error: 403",
+            "invalid format",
+            "error in libcrypto",
+            "too many authentication failures",
+        ],
     ),
     (
-        "authentication failed",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "could not read username",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "could not read password",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "terminal prompts disabled",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "returned error: 401",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "returned error: 403",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "invalid format",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "error in libcrypto",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "too many authentication failures",
-        Reason::AuthenticationFailed,
-        Meaning::Failure,
-    ),
-    (
-        "returned error: 404",
         Reason::RepositoryNotFound,
         Meaning::Failure,
+        &[
+            "returned error: 404",
+            "returned error: 410",
+            "repository not found",
+            "' not found",
+            "dubious ownership",
+            "does not appear to be a git repository",
+            "is this a git repository?",
+            "repository not exported",
+            "no such repository",
+        ],
     ),
     (
-        "returned error: 410",
-        Reason::RepositoryNotFound,
-        Meaning::Failure,
-    ),
-    (
-        "repository not found",
-        Reason::RepositoryNotFound,
-        Meaning::Failure,
-    ),
-    ("' not found", Reason::RepositoryNotFound, Meaning::Failure),
-    // What git says of a path that isn't there on some servers.
-    (
-        "dubious ownership",
-        Reason::RepositoryNotFound,
-        Meaning::Failure,
-    ),
-    (
-        "does not appear to be a git repository",
-        Reason::RepositoryNotFound,
-        Meaning::Failure,
-    ),
-    (
-        "is this a git repository?",
-        Reason::RepositoryNotFound,
-        Meaning::Failure,
-    ),
-    (
-        "repository not exported",
-        Reason::RepositoryNotFound,
-        Meaning::Failure,
-    ),
-    (
-        "no such repository",
-        Reason::RepositoryNotFound,
-        Meaning::Failure,
-    ),
-    ("returned error: 5", Reason::Unreachable, Meaning::Failure),
-    ("returned error: 429", Reason::Unreachable, Meaning::Failure),
-    ("connection refused", Reason::Unreachable, Meaning::Failure),
-    ("connection reset", Reason::Unreachable, Meaning::Failure),
-    ("connection closed", Reason::Unreachable, Meaning::Failure),
-    (
-        "connection timed out",
         Reason::Unreachable,
         Meaning::Failure,
+        &[
+            "returned error: 5",
+            "returned error: 429",
+            "connection refused",
+            "connection reset",
+            "connection closed",
+            "connection timed out",
+            "operation timed out",
+            "failed to connect",
+            "couldn't connect",
+            "no route to host",
+            "network is unreachable",
+            "empty reply from server",
+            "ssl_error_syscall",
+            "tls connect error",
+            "remote end hung up",
+            "unexpected disconnect",
+            "early eof",
+            "rpc failed",
+        ],
     ),
-    ("operation timed out", Reason::Unreachable, Meaning::Failure),
-    ("failed to connect", Reason::Unreachable, Meaning::Failure),
-    ("couldn't connect", Reason::Unreachable, Meaning::Failure),
-    ("no route to host", Reason::Unreachable, Meaning::Failure),
-    (
-        "network is unreachable",
-        Reason::Unreachable,
-        Meaning::Failure,
-    ),
-    (
-        "empty reply from server",
-        Reason::Unreachable,
-        Meaning::Failure,
-    ),
-    ("ssl_error_syscall", Reason::Unreachable, Meaning::Failure),
-    ("tls connect error", Reason::Unreachable, Meaning::Failure),
-    ("remote end hung up", Reason::Unreachable, Meaning::Failure),
-    (
-        "unexpected disconnect",
-        Reason::Unreachable,
-        Meaning::Failure,
-    ),
-    ("early eof", Reason::Unreachable, Meaning::Failure),
-    ("rpc failed", Reason::Unreachable, Meaning::Failure),
-    ("transport '", Reason::InvalidUrl, Meaning::Failure),
+    (Reason::InvalidUrl, Meaning::Failure, &["transport '"]),
 ];
 
 /// What a failed call means, in one word for machines and one for us.
@@ -289,10 +174,10 @@ pub fn classify(outcome: &Outcome) -> (Reason, Meaning) {
     let text = outcome.stderr.to_lowercase();
     PHRASES
         .iter()
-        .find(|(phrase, ..)| text.contains(phrase))
+        .find(|(_, _, phrases)| phrases.iter().any(|phrase| text.contains(phrase)))
         .map_or(
             (Reason::Remote, Meaning::Failure),
-            |(_, reason, meaning)| (reason.clone(), *meaning),
+            |(reason, meaning, _)| (reason.clone(), *meaning),
         )
 }
 
@@ -370,6 +255,9 @@ fn advice(reason: &Reason, stderr: &str) -> &'static str {
         }
         Reason::Volume => {
             "Free space on the volume or give it more, and see that it is mounted read-write"
+        }
+        Reason::Internal if stderr.contains("No user exists for uid") => {
+            "ssh only runs for users that /etc/passwd names: add this container's user to its image"
         }
         Reason::Remote if stderr.contains("returned error: 30") => {
             "The address leads elsewhere: use the final one"
@@ -470,6 +358,10 @@ mod tests {
             (
                 "fatal: write error: No space left on device\nfatal: index-pack failed",
                 Reason::Volume,
+            ),
+            (
+                "No user exists for uid 31002\nfatal: Could not read from remote repository.",
+                Reason::Internal,
             ),
             ("fatal: something new", Reason::Remote),
         ];
