@@ -188,7 +188,7 @@ fn take_mount(wanted: &Wanted) -> anyhow::Result<Guard> {
         schema: Contract::current_schema(),
         writer: "reconciler".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: Timestamp::now(),
+        started_at: whole_seconds(Timestamp::now()),
     };
     publish::json(&wanted.contract(), &contract)?;
     Ok(role)
@@ -243,6 +243,11 @@ async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
             .context("there is no kubeconfig and this is no pod with a service account token; name a kubeconfig with --kubeconfig")?,
     };
     Client::try_from(config).context("can't make a client for the cluster")
+}
+
+/// Nobody needs to know it finer.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 fn hostname() -> String {

@@ -317,8 +317,8 @@ fn asks_the_same(old: &Entry, new: &Entry) -> bool {
         && before.generation == after.generation
         && before.deletion_timestamp.is_some() == after.deletion_timestamp.is_some()
         && before.annotations == after.annotations
-        // Ours, and those of others: a deletion may wait for them.
-        && before.finalizers == after.finalizers
+        // Ours comes and goes by our own hand; those of others hold up a deletion.
+        && (after.deletion_timestamp.is_none() || before.finalizers == after.finalizers)
         && old.object.0.is_ok() == new.object.0.is_ok()
 }
 

@@ -9,7 +9,9 @@ pub mod artifacts;
 pub mod backoff;
 pub mod content;
 pub mod facts;
+mod fresh;
 pub mod gather;
+mod layers;
 pub mod objects;
 mod pass;
 mod perform;
@@ -17,6 +19,7 @@ pub mod plan;
 pub mod release;
 pub mod report;
 pub mod snapshot;
+mod tell;
 
 use std::sync::Arc;
 

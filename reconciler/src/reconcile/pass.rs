@@ -1,34 +1,27 @@
 //! The driver of one pass.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, CustomResourceExt};
-use tandem_shared::decision;
-use tandem_shared::lock::{self, Guard, LockError};
-use tandem_shared::version::Document;
+use tandem_shared::artifact::Digest;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, watch};
 use tracing::{debug, info, warn};
 
 use super::artifacts::Opened;
 use super::facts::{self, Wanted};
+use super::fresh::Fresh;
 use super::gather::{Gathered, gather};
-use super::plan::{Action, Decision, Facts, Failures, Observed, TestResult, needs, plan};
+use super::plan::{Action, Decision, Failures, Observed, TestResult, needs, plan};
 use super::report::ReportError;
 use super::snapshot::{Snapshot, SourceView};
 use super::{Again, Context, Finished};
-use crate::crd::{ConditionType, HelmRelease, HelmReleaseStatus, Target};
+use crate::crd::{HelmRelease, HelmReleaseStatus, Target};
 use crate::metrics::Stage;
 use crate::status::{self, Draft, ObstacleKind, Subject};
-use crate::storage::History;
 
 /// Actions of one pass, at most: a plan that goes round in circles gets a breather.
 const MAX_STEPS: usize = 12;
-/// Patience with one read of the API.
-const READ: Duration = Duration::from_secs(30);
 
 /// Brings one HelmRelease forward as far as that is possible now. `inputs` tells the newest
 /// of what concerns it, also while the pass is under way.
@@ -55,27 +48,15 @@ pub(super) struct Pass<'a> {
     pub(super) began: Instant,
     pub(super) finished: Finished,
     /// The status before the pass.
-    before: Arc<HelmReleaseStatus>,
+    pub(super) before: Arc<HelmReleaseStatus>,
     /// The status as the API has it.
-    saved: HelmReleaseStatus,
+    pub(super) saved: HelmReleaseStatus,
     /// What is only asked for when something is to be done.
-    fresh: Option<Fresh>,
-    permit: Option<OwnedSemaphorePermit>,
-    slot: Option<SemaphorePermit<'a>>,
-    decided: Option<Decision>,
-    chart: Option<(String, tandem_shared::artifact::Digest)>,
-}
-
-/// What is only asked for when something is to be done.
-struct Fresh {
-    history: History,
-    facts: Facts,
-    /// `None` while somebody else holds it.
-    lock: Option<Arc<Guard>>,
-    namespace_terminating: bool,
-    definition_deleting: bool,
-    /// Objects that an uninstall left and that are still being removed.
-    terminating: Vec<String>,
+    pub(super) fresh: Option<Fresh>,
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+    pub(super) slot: Option<SemaphorePermit<'a>>,
+    pub(super) decided: Option<Decision>,
+    pub(super) chart: Option<(String, Digest)>,
 }
 
 /// A step that couldn't be made; it is tried again by itself.
@@ -302,113 +283,6 @@ impl<'a> Pass<'a> {
         observed
     }
 
-    /// Takes a place among the helm children if one is needed, takes the release lock, and
-    /// only then lists the records: what is planned on them stays true.
-    async fn freshen(&mut self, runs_helm: bool) -> Result<Next, Trouble> {
-        if runs_helm && self.permit.is_none() {
-            let slots = self.ctx.helm_slots.clone();
-            self.slot = None;
-            tokio::select! {
-                permit = slots.acquire_owned() => self.permit = permit.ok(),
-                () = self.ctx.stopping.cancelled() => return Ok(Next::End),
-            }
-        }
-        let path = self
-            .ctx
-            .wanted
-            .release_lock(&self.target.namespace, &self.target.name);
-        let lock = match lock::try_acquire(&path) {
-            Ok(guard) => Some(Arc::new(guard)),
-            Err(LockError::Held { .. }) => None,
-            Err(error) => return Err(Trouble::new("VolumeFailed", error)),
-        };
-        let history = self
-            .ctx
-            .engine
-            .store()
-            .history(&self.target)
-            .await
-            .map_err(|error| Trouble::new("StorageFailed", error))?;
-        let deleting = self.snapshot.entry.is_deleting();
-        let terminating = self.ctx.engine.terminating(&self.target).await;
-        self.fresh = Some(Fresh {
-            history,
-            terminating: terminating.map_err(|error| Trouble::new("ApiFailed", error))?,
-            facts: Facts::default(),
-            lock,
-            namespace_terminating: self.namespace_terminating().await?,
-            definition_deleting: deleting && self.definition_deleting().await,
-        });
-        self.saw_record();
-        Ok(Next::Step)
-    }
-
-    /// Somebody else changed the records: what they are now is listed and planned on.
-    pub(super) async fn look_again(&mut self) -> Result<Next, Trouble> {
-        self.fresh = None;
-        self.freshen(false).await
-    }
-
-    /// Replaces the records after an action.
-    pub(super) fn saw_history(&mut self, history: History) {
-        if let Some(fresh) = &mut self.fresh {
-            fresh.history = history;
-            fresh.facts = Facts::default();
-        }
-        self.saw_record();
-    }
-
-    fn saw_record(&mut self) {
-        let last = self.fresh.as_ref().and_then(|fresh| fresh.history.last());
-        self.finished.seen_record = Some(
-            last.map(|last| last.resource_version.clone())
-                .unwrap_or_default(),
-        );
-    }
-
-    pub(super) fn history(&self) -> History {
-        self.fresh
-            .as_ref()
-            .map(|fresh| fresh.history.clone())
-            .unwrap_or_default()
-    }
-
-    pub(super) fn lock(&self) -> Option<Arc<Guard>> {
-        self.fresh.as_ref().and_then(|fresh| fresh.lock.clone())
-    }
-
-    async fn namespace_terminating(&self) -> Result<bool, Trouble> {
-        let api: Api<Namespace> = Api::all(self.ctx.client.clone());
-        let trouble = |why: String| {
-            Trouble::new(
-                "ApiFailed",
-                format!("can't read Namespace {}: {why}", self.target.namespace),
-            )
-        };
-        match tokio::time::timeout(READ, api.get_metadata_opt(&self.target.namespace)).await {
-            Ok(Ok(found)) => {
-                Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
-            }
-            // A Role can't allow it; what helm then says is clear enough.
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => Ok(false),
-            Ok(Err(error)) => Err(trouble(error.to_string())),
-            Err(_) => Err(trouble("no answer in time".to_owned())),
-        }
-    }
-
-    /// Whether the definition of HelmRelease is going, and all HelmReleases with it. If that
-    /// can't be told, it isn't.
-    async fn definition_deleting(&self) -> bool {
-        let api: Api<CustomResourceDefinition> = Api::all(self.ctx.client.clone());
-        let name = HelmRelease::crd_name();
-        match tokio::time::timeout(READ, api.get_metadata_opt(name)).await {
-            Ok(Ok(found)) => {
-                found.is_none_or(|definition| definition.metadata.deletion_timestamp.is_some())
-            }
-            Ok(Err(_)) | Err(_) => false,
-        }
-    }
-
     fn settle(&mut self, gathered: &Gathered, decision: &Decision) {
         let obstacle = gathered.obstacle.as_ref();
         let fetching = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::Fetching);
@@ -503,112 +377,5 @@ impl<'a> Pass<'a> {
         };
         self.draft.tick(Timestamp::now());
         write(&mut self.draft, &subject);
-    }
-
-    /// Writes the draft to the API.
-    pub(super) async fn save(&mut self) -> Result<(), ReportError> {
-        let key = &self.snapshot.entry.key;
-        if let Some(version) = self
-            .ctx
-            .reporter
-            .status(key, &self.saved, &self.draft.status)
-            .await?
-        {
-            self.saved = self.draft.status.clone();
-            self.finished.written = Some((Arc::new(self.saved.clone()), version));
-        }
-        Ok(())
-    }
-
-    /// Tells everybody what became of it.
-    async fn report(&mut self) {
-        let begun = Instant::now();
-        let entry = self.snapshot.entry.clone();
-        match self.save().await {
-            Ok(()) => {
-                self.ctx.metrics.conditions(&self.target, &self.saved);
-                if let Some(told) =
-                    status::event(&self.before, &self.saved, &self.target, self.ran.as_deref())
-                {
-                    self.ctx.reporter.event(&entry, &told).await;
-                }
-            }
-            // Its last step was to let it go.
-            Err(ReportError::Gone(_)) => {}
-            Err(error) => {
-                warn!(helmrelease = %entry.key, "{error}");
-                self.finished.again = Again::Backoff;
-            }
-        }
-        if !entry.is_deleting() || entry.has_finalizer() {
-            let decision = self.decision();
-            let reporter = self.ctx.reporter.clone();
-            tokio::task::block_in_place(|| reporter.decision(&decision));
-        }
-        self.finished.failures = self.failures.clone();
-        self.ctx.metrics.stage(Stage::report, begun.elapsed());
-        let failed = self
-            .saved
-            .condition(ConditionType::Ready)
-            .is_some_and(|ready| ready.status == "False");
-        self.ctx
-            .metrics
-            .action("sync", !failed, &self.target, self.began.elapsed());
-    }
-
-    fn decision(&self) -> decision::Decision {
-        let entry = &self.snapshot.entry;
-        let ready = self.draft.status.condition(ConditionType::Ready);
-        let is_ready = ready.is_some_and(|ready| ready.status == "True");
-        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
-        let known = ready.filter(|ready| ready.status != "Unknown");
-        let (reason, message) = match (known, &self.decided) {
-            (Some(ready), _) => (text(ready.reason.as_ref()), text(ready.message.as_ref())),
-            (None, Some(decided)) => (decided.reason.as_str().to_owned(), decided.message.clone()),
-            (None, None) => (String::new(), String::new()),
-        };
-        let history = self
-            .fresh
-            .as_ref()
-            .map(|fresh| &fresh.history)
-            .or(self.snapshot.history.as_ref());
-        let (source, wants) = match &entry.wish {
-            Ok(wish) => (
-                Some(wish.name.to_string()),
-                wish.wants.iter().map(|want| want.key.clone()).collect(),
-            ),
-            Err(_) => (None, Vec::new()),
-        };
-        decision::Decision {
-            schema: decision::Decision::current_schema(),
-            helm_release: entry.key.to_ref(),
-            generation: entry.generation(),
-            release: decision::ObjectRef {
-                namespace: self.target.namespace.clone(),
-                name: self.target.name.clone(),
-            },
-            source,
-            wants,
-            artifact: self.chart.as_ref().map(|(_, artifact)| artifact.clone()),
-            chart_revision: self.chart.as_ref().map(|(revision, _)| revision.clone()),
-            action: self
-                .decided
-                .as_ref()
-                .map_or("Refuse", |decided| decided.action.kind().as_str())
-                .to_owned(),
-            reason,
-            message,
-            ready: is_ready,
-            revision: history
-                .and_then(History::last)
-                .and_then(|last| u32::try_from(last.revision).ok()),
-            failures: self.failures.most(),
-            next_attempt: self
-                .decided
-                .as_ref()
-                .and_then(|decided| decided.until)
-                .filter(|_| !is_ready),
-            at: self.draft.now(),
-        }
     }
 }

@@ -6,20 +6,20 @@
 
 mod draft;
 mod patch;
+mod settled;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::crd::{
-    ConditionType, HelmReleaseStatus, LastTest, Operation, OperationAction, Phase, Target,
-};
-use crate::events::Told;
-use crate::reconcile::plan::{Action, Decision, Reason};
+use crate::crd::{ConditionType, LastTest, Operation, OperationAction, Phase, Target};
 use crate::reconcile::release::{End, Outcome};
 
 pub use draft::Draft;
 pub use patch::merge_patch;
+pub use settled::{refuse, settled};
+pub use told::event;
 
 /// What a status is about.
 #[derive(Clone, Copy, Debug)]
@@ -256,206 +256,6 @@ pub fn troubled(draft: &mut Draft, subject: &Subject<'_>, reason: &str, message:
     retrying(draft, reason, message);
 }
 
-/// The plan has nothing to do now.
-pub fn settled(
-    draft: &mut Draft,
-    subject: &Subject<'_>,
-    decision: &Decision,
-    obstacle: Option<&Obstacle>,
-) {
-    draft.status.release_name = Some(subject.target.name.clone());
-    match (&decision.action, decision.reason) {
-        (Action::Nothing, Reason::InSync) => in_sync(draft, subject, obstacle),
-        (Action::Nothing, reason) => {
-            draft.status.observed_generation = Some(subject.generation);
-            stalled(
-                draft,
-                reason.as_str(),
-                &tell_why(draft, reason, &decision.message),
-            );
-        }
-        (Action::Wait, Reason::Backoff) => backoff(draft, subject, &decision.message),
-        (_, Reason::Blocked(_)) if obstacle.is_some() => {
-            if let Some(obstacle) = obstacle {
-                blocked(draft, subject, obstacle);
-            }
-        }
-        (Action::Refuse, reason) => refuse(draft, subject, reason.as_str(), &decision.message),
-        (_, reason) => {
-            draft.clear(ConditionType::Stalled);
-            draft.set(
-                ConditionType::Reconciling,
-                "True",
-                reason.as_str(),
-                &decision.message,
-            );
-            draft.set(
-                ConditionType::Ready,
-                "Unknown",
-                reason.as_str(),
-                &decision.message,
-            );
-        }
-    }
-}
-
-/// What failed, and why, is told already, unless something else was done meanwhile (a
-/// rollback, the removal of a failed install). When it is tried again is no part of it: it
-/// differs from time to time.
-fn backoff(draft: &mut Draft, subject: &Subject<'_>, message: &str) {
-    draft.status.observed_generation = Some(subject.generation);
-    if draft.is_not(ConditionType::Ready, "False") {
-        let released = draft
-            .status
-            .condition(ConditionType::Released)
-            .filter(|released| released.status == "False");
-        let reason = released
-            .and_then(|released| released.reason.clone())
-            .unwrap_or_else(|| "Backoff".to_owned());
-        let message = released
-            .and_then(|released| released.message.clone())
-            .unwrap_or_else(|| message.to_owned());
-        retrying(draft, &reason, &message);
-    }
-}
-
-/// The HelmRelease can't be worked with as it is written.
-pub fn refuse(draft: &mut Draft, subject: &Subject<'_>, reason: &str, message: &str) {
-    draft.status.observed_generation = Some(subject.generation);
-    draft.phase(Phase::Failed);
-    draft.set(
-        ConditionType::Released,
-        "False",
-        Phase::Failed.as_str(),
-        message,
-    );
-    stalled(draft, reason, message);
-}
-
-fn in_sync(draft: &mut Draft, subject: &Subject<'_>, obstacle: Option<&Obstacle>) {
-    let Target { namespace, name } = subject.target;
-    draft.status.observed_generation = Some(subject.generation);
-    draft.status.release_status = Some("deployed".to_owned());
-    let failing = obstacle.filter(|obstacle| obstacle.kind == ObstacleKind::ChartFailed);
-    if let Some(obstacle) = failing {
-        // What is released is good; what is asked for is something newer that isn't.
-        chart_failed(draft, obstacle);
-        retrying(draft, obstacle.reason, &obstacle.message);
-        return;
-    }
-    let message = format!("Release was successful for Helm release '{name}' in '{namespace}'.");
-    draft.phase(Phase::Succeeded);
-    match obstacle {
-        Some(silent) => {
-            draft.set(
-                ConditionType::ChartFetched,
-                "False",
-                silent.reason,
-                &silent.message,
-            );
-        }
-        None => draft.set(
-            ConditionType::ChartFetched,
-            "True",
-            Phase::ChartFetched.as_str(),
-            &fetched(subject),
-        ),
-    }
-    if draft.is_not(ConditionType::Deployed, "True") {
-        draft.set(
-            ConditionType::Deployed,
-            "True",
-            Phase::Deployed.as_str(),
-            &describe(subject, "In place", "the release is what is wanted"),
-        );
-    }
-    draft.set(
-        ConditionType::Released,
-        "True",
-        Phase::Succeeded.as_str(),
-        &message,
-    );
-    draft.clear(ConditionType::RolledBack);
-    draft.status.rollback_count = None;
-    draft.status.revision = subject.chart.map(ToOwned::to_owned);
-    draft.status.last_attempted_revision = subject.chart.map(ToOwned::to_owned);
-    draft.clear(ConditionType::Reconciling);
-    draft.clear(ConditionType::Stalled);
-    draft.set(
-        ConditionType::Ready,
-        "True",
-        Phase::Succeeded.as_str(),
-        &message,
-    );
-}
-
-fn blocked(draft: &mut Draft, subject: &Subject<'_>, obstacle: &Obstacle) {
-    match obstacle.kind {
-        ObstacleKind::Fetching => {
-            // A volume that was lost, or a sidecar that restarts, is no news to a release
-            // that is as it should be.
-            let released = draft.status.observed_generation == Some(subject.generation)
-                && !draft.is_not(ConditionType::Ready, "True");
-            if !released {
-                draft.clear(ConditionType::Stalled);
-                draft.set(
-                    ConditionType::Reconciling,
-                    "True",
-                    obstacle.reason,
-                    &obstacle.message,
-                );
-                draft.set(
-                    ConditionType::Ready,
-                    "Unknown",
-                    obstacle.reason,
-                    &obstacle.message,
-                );
-            }
-        }
-        ObstacleKind::ChartFailed | ObstacleKind::SourceSilent => {
-            draft.status.observed_generation = Some(subject.generation);
-            chart_failed(draft, obstacle);
-            retrying(draft, obstacle.reason, &obstacle.message);
-        }
-        ObstacleKind::Invalid => refuse(draft, subject, obstacle.reason, &obstacle.message),
-    }
-}
-
-fn chart_failed(draft: &mut Draft, obstacle: &Obstacle) {
-    let phase = Phase::ChartFetchFailed;
-    draft.phase(phase);
-    draft.set(
-        ConditionType::ChartFetched,
-        "False",
-        phase.as_str(),
-        &obstacle.message,
-    );
-    draft.set(
-        ConditionType::Released,
-        "False",
-        phase.as_str(),
-        &obstacle.message,
-    );
-}
-
-fn stalled(draft: &mut Draft, reason: &str, message: &str) {
-    draft.clear(ConditionType::Reconciling);
-    draft.set(ConditionType::Stalled, "True", reason, message);
-    draft.set(ConditionType::Ready, "False", reason, message);
-}
-
-/// The message of a state in which nothing is done any more: with what went wrong before.
-fn tell_why(draft: &Draft, reason: Reason, message: &str) -> String {
-    let why = match reason {
-        Reason::RolledBack | Reason::TestFailed => draft.failure_of(ConditionType::Released),
-        _ => None,
-    };
-    match why {
-        Some(why) if !why.contains(message) => format!("{message} ({why})"),
-        _ => message.to_owned(),
-    }
-}
-
 fn fetched(subject: &Subject<'_>) -> String {
     let Target { namespace, name } = subject.target;
     format!("Chart was fetched for Helm release '{name}' in '{namespace}'.")
@@ -464,56 +264,4 @@ fn fetched(subject: &Subject<'_>) -> String {
 fn describe(subject: &Subject<'_>, what: &str, message: &str) -> String {
     let Target { namespace, name } = subject.target;
     format!("{what} for Helm release '{name}' in '{namespace}': {message}.")
-}
-
-/// The event that a pass is worth, by the status before and after it. `ran` says what it
-/// did to the release, if it did anything with success. A failure that was told before, and
-/// is only tried again, isn't told again.
-#[must_use]
-pub fn event(
-    before: &HelmReleaseStatus,
-    after: &HelmReleaseStatus,
-    target: &Target,
-    ran: Option<&str>,
-) -> Option<Told> {
-    let ready = after.condition(ConditionType::Ready)?;
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    match ready.status.as_str() {
-        "True" => {
-            let was = before
-                .condition(ConditionType::Ready)
-                .is_some_and(|ready| ready.status == "True");
-            if was && ran.is_none() {
-                return None;
-            }
-            let Target { namespace, name } = target;
-            let chart = after.revision.as_deref().unwrap_or("unknown");
-            let what = ran.unwrap_or("nothing was to be done");
-            Some(Told {
-                warning: false,
-                reason: "ReleaseSynced",
-                action: "Sync".to_owned(),
-                note: format!(
-                    "managed release '{name}' in namespace '{namespace}' synchronized: {what}, chart {chart}"
-                ),
-            })
-        }
-        "False" => {
-            let told = before.condition(ConditionType::Ready).is_some_and(|old| {
-                old.status == "False" && old.reason == ready.reason && old.message == ready.message
-            });
-            (!told).then(|| Told {
-                warning: true,
-                reason: "FailedReleaseSync",
-                action: text(&ready.reason),
-                note: format!(
-                    "synchronization of release '{}' in namespace '{}' failed: {}",
-                    target.name,
-                    target.namespace,
-                    text(&ready.message)
-                ),
-            })
-        }
-        _ => None,
-    }
 }

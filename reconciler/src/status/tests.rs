@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::*;
-use crate::reconcile::plan::TestResult;
+use crate::crd::HelmReleaseStatus;
+use crate::reconcile::plan::{Action, Decision, Reason, TestResult};
 use crate::storage::{History, RecordMeta, RecordState};
 
 fn now() -> Timestamp {

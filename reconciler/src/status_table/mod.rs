@@ -9,6 +9,7 @@ mod tests;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use tandem_shared::layout::Volume;
 
 use crate::args::Output;
@@ -23,7 +24,12 @@ pub use read::{Contents, read};
 /// # Errors
 /// If there is no volume.
 pub fn print(root: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let contents = read(&Volume::at(root))?;
+    let contents = read(&Volume::at(root)).with_context(|| {
+        format!(
+            "{} is no volume that a reconciler ever started on",
+            root.display()
+        )
+    })?;
     let overview = overview(&contents);
     let text = match output {
         Output::Table => show::table(&overview),

@@ -1,0 +1,250 @@
+//! What is heard, and whom it concerns.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::runtime::watcher::Event;
+use tandem_shared::source::SourceName;
+use tokio::task::{JoinError, block_in_place};
+use tracing::{error, info};
+
+use super::memory::Memory;
+use super::{Controller, RECENT, Read};
+use crate::crd::{StoredHelmRelease, Target};
+use crate::http::SyncRequest;
+use crate::metrics::Trigger;
+use crate::records::{Records, StoredRecord};
+use crate::releases::{Change, Entry, Key};
+use crate::served::News;
+use crate::triggers::Look;
+use crate::view::WantView;
+
+impl Controller {
+    pub(super) fn helm_release(&mut self, event: Event<StoredHelmRelease>) {
+        for (key, change) in self.releases.take(event, &self.settings.sources) {
+            match change {
+                Change::Told => self.told(&key),
+                Change::Added | Change::Asked => {
+                    self.stale = true;
+                    self.note_wants(&key);
+                    self.touch(key, Trigger::helmrelease);
+                }
+                Change::Removed => {
+                    self.stale = true;
+                    self.forget(&key);
+                }
+            }
+        }
+    }
+
+    /// Whoever edits the source of a HelmRelease wants what is there now, not what was there
+    /// at the last poll.
+    pub(super) fn note_wants(&mut self, key: &Key) {
+        let wish = self
+            .releases
+            .get(key)
+            .and_then(|entry| entry.wish.as_ref().ok());
+        let wants = wish.map(|wish| {
+            (
+                wish.name.clone(),
+                wish.wants
+                    .iter()
+                    .map(|want| want.key.clone())
+                    .collect::<Vec<_>>(),
+            )
+        });
+        let memory = self.memory.entry(key.clone()).or_default();
+        memory.blocked = 0;
+        let before = std::mem::replace(&mut memory.wants, wants.clone());
+        if before != wants {
+            memory.asked_at = Some(Timestamp::now());
+        }
+        let Some((name, keys)) = wants else { return };
+        let edited = before.is_some_and(|before| before != (name.clone(), keys.clone()));
+        if edited || self.begun && self.asks_late(&name, &keys) {
+            self.edited.insert(name);
+        }
+    }
+
+    /// Whether something is wanted of a source for the first time, long after the source was
+    /// asked.
+    pub(super) fn asks_late(&self, name: &SourceName, keys: &[String]) -> bool {
+        let Some(request) = self.wanted.requests().get(name) else {
+            return false;
+        };
+        let new = keys
+            .iter()
+            .any(|key| request.wants.iter().all(|want| want.key != *key));
+        let checked = self.served.checked_at(name);
+        new && checked.is_some_and(|at| Timestamp::now().duration_since(at) > RECENT)
+    }
+
+    /// A status was written. Ours is known already; only a preference for a commit may follow
+    /// from it.
+    pub(super) fn told(&mut self, key: &Key) {
+        let Some(entry) = self.releases.get(key) else {
+            return;
+        };
+        let wish = entry.wish.as_ref().ok();
+        let memory = self.memory.entry(key.clone()).or_default();
+        let prefer = wish
+            .and_then(|wish| wish.wants.first())
+            .and_then(|want| want.prefer.commit.clone());
+        self.stale |= memory.prefer != prefer;
+        memory.prefer = prefer;
+    }
+
+    pub(super) fn record(&mut self, event: Event<StoredRecord>) {
+        for target in self.records.take(event) {
+            let Some(key) = self.releases.owner(&target).cloned() else {
+                continue;
+            };
+            let memory = self.memory.entry(key.clone()).or_default();
+            if memory.running.is_some() {
+                memory.record_changed = true;
+            } else if Self::is_news(&self.records, &target, memory) {
+                self.touch(key, Trigger::storage);
+            }
+        }
+    }
+
+    /// Whether the newest record is another than the last pass left.
+    pub(super) fn is_news(records: &Records, target: &Target, memory: &Memory) -> bool {
+        let newest = records
+            .history(target)
+            .last()
+            .map(|last| last.resource_version.clone())
+            .unwrap_or_default();
+        memory.seen_record.as_ref() != Some(&newest)
+    }
+
+    pub(super) fn look(&mut self, look: &Look) {
+        let sources: Vec<_> = self
+            .wanted
+            .requests()
+            .iter()
+            .filter(|(name, _)| look.everything || look.sources.contains(*name))
+            .map(|(name, request)| (name.clone(), request.source.clone()))
+            .collect();
+        for (name, source) in sources {
+            let news = block_in_place(|| self.served.read(&source));
+            self.ctx.metrics.manifests.inc();
+            self.news(&name, &news);
+            if source.credential.is_some() {
+                self.retain_credentials();
+            }
+        }
+        self.looked |= look.everything;
+    }
+
+    pub(super) fn news(&mut self, name: &SourceName, news: &News) {
+        if !news.everything && news.wants.is_empty() {
+            return;
+        }
+        let touched: Vec<Key> = self
+            .releases
+            .iter()
+            .filter(|entry| {
+                entry.wish.as_ref().is_ok_and(|wish| {
+                    wish.name == *name && wish.wants.iter().any(|want| news.touches(&want.key))
+                })
+            })
+            .map(|entry| entry.key.clone())
+            .collect();
+        for key in touched {
+            self.memory.entry(key.clone()).or_default().blocked = 0;
+            self.doubt(name, &key);
+            self.touch(key, Trigger::manifest);
+        }
+    }
+
+    /// What isn't there at the last check may be there by now, if it was wanted only after it:
+    /// the source is checked once more, before anybody has to wait for the next poll.
+    pub(super) fn doubt(&mut self, name: &SourceName, key: &Key) {
+        let Some(checked) = self.served.checked_at(name) else {
+            return;
+        };
+        let Some(memory) = self.memory.get_mut(key) else {
+            return;
+        };
+        let Some((_, wants)) = &memory.wants else {
+            return;
+        };
+        let Some(asked) = memory.asked_at else { return };
+        if checked >= asked {
+            memory.asked_at = None;
+            memory.doubted = false;
+            return;
+        }
+        let missing = wants.iter().any(|want| matches!(self.served.view(name, want), WantView::Problem(trouble) if !trouble.source));
+        if missing && !std::mem::replace(&mut memory.doubted, true) {
+            self.edited.insert(name.clone());
+            self.stale = true;
+        }
+    }
+
+    pub(super) fn sync(&mut self, sync: SyncRequest) {
+        if !self.begun {
+            // Dropped unanswered: the asker is told to come back.
+            return;
+        }
+        let sources = self.wanted.refresh(sync.filter.as_ref());
+        self.stale |= sources > 0;
+        info!(sources, "asked to check sources now");
+        // Whoever asks may count on it from the answer on.
+        self.derive();
+        let _ = sync.answer.send(sources);
+    }
+
+    pub(super) fn credential(&mut self, read: Result<Read, JoinError>) {
+        match read {
+            Ok((secret, read)) => {
+                if block_in_place(|| self.credentials.learn(&secret, read)) {
+                    self.stale = true;
+                    let of_secret = |entry: &&Arc<Entry>| {
+                        entry
+                            .wish
+                            .as_ref()
+                            .is_ok_and(|wish| wish.source.credential.as_ref() == Some(&secret))
+                    };
+                    let touched: Vec<Key> = self
+                        .releases
+                        .iter()
+                        .filter(of_secret)
+                        .map(|entry| entry.key.clone())
+                        .collect();
+                    for key in touched {
+                        self.touch(key, Trigger::credential);
+                    }
+                }
+            }
+            Err(error) => error!("reading a credential ended unexpectedly: {error}"),
+        }
+    }
+
+    pub(super) fn due(&mut self, key: Key) {
+        self.touch(key, Trigger::timer);
+    }
+
+    /// Believes nothing: everything is read, derived and looked at again.
+    pub(super) fn resync(&mut self) {
+        self.stale = true;
+        self.thorough = true;
+        for secret in self.credentials.all() {
+            self.read_credential(secret);
+        }
+        self.look(&Look::all());
+        self.everything(Trigger::resync);
+    }
+
+    pub(super) fn everything(&mut self, trigger: Trigger) {
+        let all: Vec<Key> = self
+            .releases
+            .iter()
+            .map(|entry| entry.key.clone())
+            .collect();
+        for key in all {
+            self.touch(key, trigger);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What the controller keeps right on the volume and on that of the credentials.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tandem_shared::source::CredentialRef;
+use tokio::task::block_in_place;
+use tracing::{error, warn};
+
+use super::Controller;
+use crate::credentials::{self, Known};
+use crate::demand::{self, Part};
+use crate::http::SourceFilter;
+use crate::releases::Entry;
+
+impl Controller {
+    /// Derives all requests from all HelmReleases, and makes the volume say so.
+    pub(super) fn derive(&mut self) {
+        if !self.releases.is_listed() {
+            return;
+        }
+        self.stale = false;
+        let thorough = std::mem::take(&mut self.thorough);
+        self.ask_credentials();
+        for name in std::mem::take(&mut self.edited) {
+            self.wanted
+                .refresh(Some(&SourceFilter::Name(name.to_string())));
+        }
+        let names: Vec<(String, &Arc<Entry>)> = self
+            .releases
+            .iter()
+            .map(|entry| (entry.key.to_string(), entry))
+            .collect();
+        let parts = names.iter().filter_map(|(name, entry)| {
+            let wish = entry.wish.as_ref().ok()?;
+            let credential = match &wish.source.credential {
+                Some(secret) => Some(self.credentials.id(secret)?),
+                None => None,
+            };
+            Some(Part {
+                helm_release: name,
+                wish,
+                credential,
+            })
+        });
+        let requests = demand::requests(parts, self.wanted.extras(), &self.settings.sources);
+        match block_in_place(|| self.wanted.put(requests, thorough)) {
+            Ok(changed) => {
+                self.ctx.metrics.requests.inc_by(changed as u64);
+            }
+            Err(error) => {
+                error!("{error}");
+                // Looked at again at the next resync, or with the next change.
+                self.thorough = true;
+            }
+        }
+        let asked: BTreeMap<_, _> = self
+            .wanted
+            .requests()
+            .iter()
+            .map(|(name, request)| (name.clone(), request.source.clone()))
+            .collect();
+        self.served.retain(|name| asked.contains_key(name));
+        // What is asked for anew may have been answered before.
+        let unread: Vec<_> = asked
+            .into_iter()
+            .filter(|(name, _)| !self.served.knows(name))
+            .collect();
+        for (name, source) in unread {
+            let news = block_in_place(|| self.served.read(&source));
+            self.ctx.metrics.manifests.inc();
+            self.news(&name, &news);
+        }
+        self.retain_credentials();
+    }
+
+    pub(super) fn ask_credentials(&mut self) {
+        let mut unread = Vec::new();
+        let entries: Vec<Arc<Entry>> = self.releases.iter().cloned().collect();
+        for wish in entries.iter().filter_map(|entry| entry.wish.as_ref().ok()) {
+            let Some(secret) = &wish.source.credential else {
+                continue;
+            };
+            match &wish.embedded {
+                Some(values) => {
+                    block_in_place(|| self.credentials.learn(secret, Ok(values.clone())));
+                }
+                None => {
+                    if let (Known::Pending, true) = self.credentials.ask(secret) {
+                        unread.push(secret.clone());
+                    }
+                }
+            }
+        }
+        for secret in unread {
+            self.read_credential(secret);
+        }
+    }
+
+    /// Reads Secrets again that aren't there, or whose sources refuse what was in them. In a
+    /// steady state there are none.
+    pub(super) fn read_doubtful(&mut self) {
+        let mut doubtful = self.credentials.doubtful();
+        for (name, request) in self.wanted.requests() {
+            if let Some(secret) = &request.source.credential
+                && self.served.is_refused(name)
+            {
+                doubtful.insert(secret.clone());
+            }
+        }
+        for secret in doubtful {
+            self.read_credential(secret);
+        }
+    }
+
+    pub(super) fn read_credential(&mut self, secret: CredentialRef) {
+        // What stood in a URL is in no Secret.
+        if secret.name.contains(':') {
+            return;
+        }
+        let client = self.client.clone();
+        self.reads.spawn(async move {
+            let read = credentials::read(client, &secret).await;
+            (secret, read)
+        });
+    }
+
+    /// Removes credentials that no request names and that the sidecar was seen not to use
+    /// any more.
+    pub(super) fn retain_credentials(&mut self) {
+        if !self.releases.is_listed() || !self.looked {
+            return;
+        }
+        let named: BTreeSet<CredentialRef> = self
+            .releases
+            .iter()
+            .filter_map(|entry| entry.wish.as_ref().ok()?.source.credential.clone())
+            .collect();
+        let mut used = self.wanted.credentials();
+        used.extend(self.served.credentials());
+        if let Err(error) = block_in_place(|| self.credentials.retain(&named, &used)) {
+            warn!("{error}");
+        }
+    }
+
+    /// Decisions about HelmReleases that went while nobody looked.
+    pub(super) fn sweep_decisions(&self) {
+        let mount = &self.settings.volume.wanted;
+        let known: BTreeSet<_> = self
+            .releases
+            .iter()
+            .map(|entry| mount.release(&entry.key.namespace, &entry.key.name))
+            .collect();
+        let swept = block_in_place(|| -> Result<(), String> {
+            let entries = std::fs::read_dir(mount.releases()).map_err(|error| error.to_string())?;
+            for entry in entries {
+                let path = entry.map_err(|error| error.to_string())?.path();
+                let is_decision = path
+                    .extension()
+                    .is_some_and(|extension| extension == "json");
+                if is_decision && !known.contains(&path) {
+                    tandem_shared::publish::remove(&path).map_err(|error| error.to_string())?;
+                }
+            }
+            Ok(())
+        });
+        if let Err(why) = swept {
+            warn!("can't remove old decisions: {why}");
+        }
+    }
+}

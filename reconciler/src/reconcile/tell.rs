@@ -1,0 +1,128 @@
+//! How a pass tells what became of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tandem_shared::decision;
+use tandem_shared::version::Document;
+use tracing::warn;
+
+use super::Again;
+use super::pass::Pass;
+use super::report::ReportError;
+use crate::crd::ConditionType;
+use crate::metrics::Stage;
+use crate::status;
+use crate::storage::History;
+
+impl Pass<'_> {
+    /// Writes the draft to the API.
+    pub(super) async fn save(&mut self) -> Result<(), ReportError> {
+        let key = &self.snapshot.entry.key;
+        if let Some(version) = self
+            .ctx
+            .reporter
+            .status(key, &self.saved, &self.draft.status)
+            .await?
+        {
+            self.saved = self.draft.status.clone();
+            self.finished.written = Some((Arc::new(self.saved.clone()), version));
+        }
+        Ok(())
+    }
+
+    /// Tells everybody what became of it.
+    pub(super) async fn report(&mut self) {
+        let begun = Instant::now();
+        // The next helm child need not wait until this is written.
+        self.permit = None;
+        let entry = self.snapshot.entry.clone();
+        // First: whoever reads of it in the API finds it on the volume, too.
+        if !entry.is_deleting() || entry.has_finalizer() {
+            let decision = self.decision();
+            let reporter = self.ctx.reporter.clone();
+            tokio::task::block_in_place(|| reporter.decision(&decision));
+        }
+        match self.save().await {
+            Ok(()) => {
+                self.ctx.metrics.conditions(&self.target, &self.saved);
+                if let Some(told) =
+                    status::event(&self.before, &self.saved, &self.target, self.ran.as_deref())
+                {
+                    self.ctx.reporter.event(&entry, &told).await;
+                }
+            }
+            // Its last step was to let it go.
+            Err(ReportError::Gone(_)) => {}
+            Err(error) => {
+                warn!(helmrelease = %entry.key, "{error}");
+                self.finished.again = Again::Backoff;
+            }
+        }
+        self.finished.failures = self.failures.clone();
+        self.ctx.metrics.stage(Stage::report, begun.elapsed());
+        let failed = self
+            .saved
+            .condition(ConditionType::Ready)
+            .is_some_and(|ready| ready.status == "False");
+        self.ctx
+            .metrics
+            .action("sync", !failed, &self.target, self.began.elapsed());
+    }
+
+    pub(super) fn decision(&self) -> decision::Decision {
+        let entry = &self.snapshot.entry;
+        let ready = self.draft.status.condition(ConditionType::Ready);
+        let is_ready = ready.is_some_and(|ready| ready.status == "True");
+        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+        let known = ready.filter(|ready| ready.status != "Unknown");
+        let (reason, message) = match (known, &self.decided) {
+            (Some(ready), _) => (text(ready.reason.as_ref()), text(ready.message.as_ref())),
+            (None, Some(decided)) => (decided.reason.as_str().to_owned(), decided.message.clone()),
+            (None, None) => (String::new(), String::new()),
+        };
+        let history = self
+            .fresh
+            .as_ref()
+            .map(|fresh| &fresh.history)
+            .or(self.snapshot.history.as_ref());
+        let (source, wants) = match &entry.wish {
+            Ok(wish) => (
+                Some(wish.name.to_string()),
+                wish.wants.iter().map(|want| want.key.clone()).collect(),
+            ),
+            Err(_) => (None, Vec::new()),
+        };
+        decision::Decision {
+            schema: decision::Decision::current_schema(),
+            helm_release: entry.key.to_ref(),
+            generation: entry.generation(),
+            release: decision::ObjectRef {
+                namespace: self.target.namespace.clone(),
+                name: self.target.name.clone(),
+            },
+            source,
+            wants,
+            artifact: self.chart.as_ref().map(|(_, artifact)| artifact.clone()),
+            chart_revision: self.chart.as_ref().map(|(revision, _)| revision.clone()),
+            action: self
+                .decided
+                .as_ref()
+                .map_or("Refuse", |decided| decided.action.kind().as_str())
+                .to_owned(),
+            reason,
+            message,
+            ready: is_ready,
+            revision: history
+                .and_then(History::last)
+                .and_then(|last| u32::try_from(last.revision).ok()),
+            failures: self.failures.most(),
+            next_attempt: self
+                .decided
+                .as_ref()
+                .and_then(|decided| decided.until)
+                .filter(|_| !is_ready),
+            at: self.draft.now(),
+        }
+    }
+}
