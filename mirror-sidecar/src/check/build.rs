@@ -15,6 +15,9 @@ use crate::metrics::Built;
 use crate::mirror::{Mirror, MirrorError};
 use crate::snapshot::{self, Snapshot, SnapshotError};
 
+/// Characters of a message that are kept.
+const MESSAGE: usize = 1000;
+
 /// What came of one want.
 struct Outcome {
     good: Good,
@@ -305,7 +308,11 @@ fn trouble(error: &SnapshotError, want: &Want, commit: Oid) -> Trouble {
     };
     Trouble {
         reason: error.reason(),
-        message,
+        message: message
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(MESSAGE)
+            .collect(),
         commit: Some(commit),
         lasting: !error.may_pass(),
     }

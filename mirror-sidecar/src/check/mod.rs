@@ -5,6 +5,7 @@
 //! wrong ends in the manifest; nothing that was good is lost by it.
 
 mod build;
+mod mirrored;
 mod resolve;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,10 +28,10 @@ use crate::git::Git;
 use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
-use crate::mirror::{Mirror, MirrorError, Remote};
+use crate::mirror::{MirrorError, Remote};
 use crate::schedule::backoff;
 use crate::serving::Serving;
-use resolve::{Miss, Resolutions};
+use resolve::Miss;
 
 /// Limits of what a request may ask for, in seconds.
 const INTERVAL: std::ops::RangeInclusive<u64> = 1..=7 * 24 * 3600;
@@ -310,7 +311,7 @@ fn attempt(
         access: &access,
         timeout,
     };
-    with_mirror(context, state, observed, remote, exchanged).map_err(|error| Failed {
+    mirrored::run(context, state, observed, remote, exchanged).map_err(|error| Failed {
         reason: error.reason(),
         message: shown(&error, state.broken, &address, &access),
     })
@@ -324,83 +325,6 @@ fn shown(error: &MirrorError, broken: bool, address: &Address, access: &Access) 
         ""
     };
     access.redact(&format!("{url}: {anew}{error}"))
-}
-
-/// Resolves and builds on the mirror; on one made anew if it is broken.
-fn with_mirror(
-    context: &Context,
-    state: &mut State,
-    observed: &Observed<Request>,
-    remote: Remote<'_>,
-    exchanged: &mut bool,
-) -> Result<(), MirrorError> {
-    if !state.broken {
-        match on_mirror(context, state, observed, remote, exchanged, false) {
-            Err(error) if error.is_corrupt() => {
-                tracing::warn!(source = %state.name, %error, "the local mirror is broken and is made anew");
-                state.broken = true;
-            }
-            other => return other,
-        }
-    }
-    *exchanged = true;
-    let result = on_mirror(context, state, observed, remote, exchanged, true);
-    if result.is_ok() {
-        state.broken = false;
-    }
-    result
-}
-
-fn on_mirror(
-    context: &Context,
-    state: &mut State,
-    observed: &Observed<Request>,
-    remote: Remote<'_>,
-    exchanged: &mut bool,
-    anew: bool,
-) -> Result<(), MirrorError> {
-    let served = &context.config.volume.served;
-    let mut mirror = if anew {
-        Mirror::begin_anew(&context.git, served, &state.name, remote)?
-    } else {
-        Mirror::open(&context.git, served, &state.name, remote)?
-    };
-    let Resolutions {
-        found,
-        failure,
-        asked,
-        shorts,
-    } = resolve::resolve(context, state, &observed.document, &mirror, exchanged)?;
-    if anew {
-        if let Some(failure) = failure {
-            // The broken one stays until there is a better one.
-            return Err(failure);
-        }
-        mirror = mirror.take_place(served, &state.name)?;
-    }
-    build::build(context, state, observed, &mirror, &found)?;
-    if !shorts.is_empty() {
-        state.publish(context, false);
-        let mut found = found;
-        found.extend(resolve::resolve_shorts(state, &mirror, shorts)?);
-        build::build(context, state, observed, &mirror, &found)?;
-    }
-    if failure.is_none() && state.held != asked {
-        mirror.keep_only(&asked)?;
-        state.held = asked;
-    }
-    if std::mem::take(&mut state.fetched) {
-        match mirror.repack_if_due() {
-            Ok(true) => tracing::info!(source = %state.name, "repacked the mirror"),
-            Ok(false) => {}
-            Err(error) if error.is_corrupt() => return Err(error),
-            // Everything is served; the mirror is just larger than it should be.
-            Err(error) => {
-                tracing::warn!(source = %state.name, %error, "can't repack the mirror; tried again after the next fetch")
-            }
-        }
-    }
-    failure.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

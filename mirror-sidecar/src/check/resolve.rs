@@ -86,7 +86,7 @@ pub(super) fn resolve(
 }
 
 /// The commits that the mirror holds of the asked names, noted in the manifest.
-fn held(
+pub(super) fn held(
     state: &mut State,
     mirror: &Mirror<'_>,
     asked: &BTreeSet<String>,

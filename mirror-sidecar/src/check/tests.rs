@@ -400,6 +400,36 @@ fn a_broken_mirror_is_made_anew_while_the_manifest_goes_on() {
 }
 
 #[test]
+fn a_broken_remote_is_not_taken_for_a_broken_mirror() {
+    let upstream = Upstream::new();
+    upstream.chart("c", "one");
+    upstream.publish();
+    let mut sidecar = Sidecar::new(&upstream.url(), vec![chart("main", "c")]);
+    let before = sidecar.poll();
+    upstream.chart("c", "two");
+    let tree = {
+        upstream.publish();
+        upstream.git(&["rev-parse", "HEAD:c"])
+    };
+    let object = upstream
+        .bare()
+        .join("objects")
+        .join(&tree[..2])
+        .join(&tree[2..]);
+    fs::remove_file(&object).unwrap();
+    let failing = sidecar.poll();
+    let failure = failing.failure.unwrap();
+    assert_eq!(failure.reason, Reason::Remote, "{}", failure.message);
+    assert_eq!(failing.results, before.results);
+    // It is still the old mirror, and a file of it that is new can be had.
+    sidecar
+        .request
+        .wants
+        .push(want(WantKind::File, Some("main"), "c/Chart.yaml"));
+    good(&sidecar.poll(), "main:c/Chart.yaml");
+}
+
+#[test]
 fn what_killed_children_left_is_in_nobodys_way() {
     let upstream = Upstream::new();
     upstream.chart("c", "one");

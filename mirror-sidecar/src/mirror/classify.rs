@@ -172,13 +172,21 @@ pub fn classify(outcome: &Outcome) -> (Reason, Meaning) {
         return (Reason::Timeout, Meaning::Failure);
     }
     let text = outcome.stderr.to_lowercase();
-    PHRASES
+    // First what git itself says: a broken repository on the other side isn't ours.
+    let own: String = text
+        .lines()
+        .filter(|line| !line.starts_with("remote: "))
+        .collect();
+    find(&own)
+        .or_else(|| find(&text))
+        .unwrap_or((Reason::Remote, Meaning::Failure))
+}
+
+fn find(text: &str) -> Option<(Reason, Meaning)> {
+    let (reason, meaning, _) = PHRASES
         .iter()
-        .find(|(_, _, phrases)| phrases.iter().any(|phrase| text.contains(phrase)))
-        .map_or(
-            (Reason::Remote, Meaning::Failure),
-            |(reason, meaning, _)| (reason.clone(), *meaning),
-        )
+        .find(|(_, _, phrases)| phrases.iter().any(|phrase| text.contains(phrase)))?;
+    Some((reason.clone(), *meaning))
 }
 
 /// What is told about a failed call: git's own words, the telling lines first,

@@ -167,7 +167,11 @@ pub fn resolve(asked: &Asked, listing: &Listing) -> Found {
             .ids
             .get(HEAD)
             .map_or(Found::Nothing, |id| Found::Ref {
-                full_name: listing.head.clone().unwrap_or_else(|| HEAD.to_owned()),
+                full_name: listing
+                    .head
+                    .clone()
+                    .filter(|name| is_ref_name(name))
+                    .unwrap_or_else(|| HEAD.to_owned()),
                 id: id.clone(),
             }),
         Asked::Names { candidates, short } => candidates

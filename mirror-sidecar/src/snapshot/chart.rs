@@ -5,6 +5,9 @@ use tandem_shared::manifest::ChartName;
 
 use super::SnapshotError;
 
+/// Bytes of a version or range, at most.
+const TEXT: usize = 256;
+
 /// What `Chart.yaml` says, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ChartFile {
@@ -71,13 +74,18 @@ pub(super) fn read(content: &[u8], path: &str) -> Result<ChartFile, SnapshotErro
             raw.name
         )));
     }
+    if raw.version.len() > TEXT {
+        return Err(bad(format!("its version has more than {TEXT} bytes")));
+    }
+    let dependencies = raw.dependencies.unwrap_or_default();
+    check(&dependencies).map_err(bad)?;
     Ok(ChartFile {
         name: ChartName {
             name: raw.name,
             version: raw.version,
         },
         api_version: raw.api_version,
-        dependencies: raw.dependencies.unwrap_or_default(),
+        dependencies,
     })
 }
 
@@ -89,11 +97,37 @@ pub(super) fn read_requirements(
     content: &[u8],
     path: &str,
 ) -> Result<Vec<Dependency>, SnapshotError> {
-    let raw: RawRequirements = yaml(content).map_err(|why| SnapshotError::BadChart {
+    let bad = |why| SnapshotError::BadChart {
         path: path.to_owned(),
         why,
-    })?;
-    Ok(raw.dependencies.unwrap_or_default())
+    };
+    let raw: RawRequirements = yaml(content).map_err(bad)?;
+    let dependencies = raw.dependencies.unwrap_or_default();
+    check(&dependencies).map_err(bad)?;
+    Ok(dependencies)
+}
+
+/// What a dependency says ends up in messages and manifests.
+fn check(dependencies: &[Dependency]) -> Result<(), String> {
+    for dependency in dependencies {
+        let Dependency {
+            name,
+            version,
+            repository,
+        } = dependency;
+        if !is_name(name) {
+            let shown: String = name.chars().take(80).collect();
+            return Err(format!(
+                "its dependency {shown:?} has no name that a chart can have"
+            ));
+        }
+        if version.len() > TEXT || repository.len() > 4 * TEXT {
+            return Err(format!(
+                "its dependency {name:?} has a version or repository that is too long"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn yaml<T: for<'de> Deserialize<'de>>(content: &[u8]) -> Result<T, String> {

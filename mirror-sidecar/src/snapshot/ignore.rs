@@ -92,36 +92,57 @@ impl Rule {
     }
 }
 
-/// Shell patterns as Go's `filepath.Match` reads them: `*` and `?` don't pass a slash.
+/// Shell patterns as Go's `filepath.Match` reads them: `*` and `?` don't pass
+/// a slash, so each part of a path is matched by itself.
 fn fits(pattern: &[char], text: &[char]) -> bool {
-    let Some((first, rest)) = pattern.split_first() else {
-        return text.is_empty();
-    };
-    match first {
-        '*' => {
-            let reach = text.iter().position(|c| *c == '/').unwrap_or(text.len());
-            (0..=reach).any(|taken| fits(rest, &text[taken..]))
+    let (patterns, texts) = (pattern.split(|c| *c == '/'), text.split(|c| *c == '/'));
+    patterns.clone().count() == texts.clone().count()
+        && patterns
+            .zip(texts)
+            .all(|(pattern, text)| part_fits(pattern, text))
+}
+
+/// Never goes back further than to the last `*`, so that no pattern takes long.
+fn part_fits(mut pattern: &[char], mut text: &[char]) -> bool {
+    let mut last_star: Option<(&[char], &[char])> = None;
+    loop {
+        if let ['*', rest @ ..] = pattern {
+            last_star = Some((rest, text));
+            pattern = rest;
+            continue;
         }
-        '[' => match (class(rest), text.split_first()) {
-            (Some((ranges, negative, rest)), Some((c, text))) => {
-                *c != '/'
-                    && ranges.iter().any(|(low, high)| (low..=high).contains(&c)) != negative
-                    && fits(rest, text)
+        let step = match text.split_first() {
+            None if pattern.is_empty() => return true,
+            None => None,
+            Some((c, after)) => one_fits(pattern, *c).map(|rest| (rest, after)),
+        };
+        (pattern, text) = match (step, last_star) {
+            (Some(step), _) => step,
+            // The star takes one more.
+            (None, Some((rest, [_, from @ ..]))) => {
+                last_star = Some((rest, from));
+                (rest, from)
             }
-            _ => false,
-        },
-        _ => {
-            let (literal, rest) = match (first, rest.split_first()) {
-                ('\\', Some((escaped, rest))) => (Some(*escaped), rest),
-                ('?', _) => (None, rest),
-                _ => (Some(*first), rest),
-            };
-            let Some((c, text)) = text.split_first() else {
-                return false;
-            };
-            literal.map_or(*c != '/', |literal| literal == *c) && fits(rest, text)
-        }
+            (None, _) => return false,
+        };
     }
+}
+
+/// What is left of the pattern, if its first part fits `c`.
+fn one_fits(pattern: &[char], c: char) -> Option<&[char]> {
+    let (fits, rest) = match pattern {
+        ['?', rest @ ..] => (true, rest),
+        ['[', rest @ ..] => {
+            let (ranges, negative, rest) = class(rest)?;
+            (
+                ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != negative,
+                rest,
+            )
+        }
+        ['\\', literal, rest @ ..] | [literal, rest @ ..] => (*literal == c, rest),
+        [] => return None,
+    };
+    fits.then_some(rest)
 }
 
 type Class<'a> = (Vec<(char, char)>, bool, &'a [char]);
@@ -187,6 +208,12 @@ mod tests {
         let rules = Rules::read("!*.yaml").unwrap();
         assert!(rules.leave_out("x.txt"));
         assert!(!rules.leave_out("x.yaml"));
+    }
+
+    #[test]
+    fn no_pattern_takes_long() {
+        let rules = Rules::read(&format!("{}b", "*a".repeat(60))).unwrap();
+        assert!(!rules.leave_out(&"a".repeat(250)));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use super::tree::{Found, Leaf, Node, Snapshot};
 
 /// Charts within charts, at most.
 const DEPTH: usize = 16;
+/// Siblings that are copied into one chart, counted as often as they are.
+const SIBLINGS: usize = 500;
 
 /// What goes into one artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,7 @@ pub fn plan(
                 limits,
                 skip: spec.skip_dependencies,
                 stack: Vec::new(),
+                siblings: 0,
             };
             planner.chart(&folder, false)
         }
@@ -142,6 +145,7 @@ struct Planner<'s, 'r> {
     skip: bool,
     /// Where the charts that we are within really are.
     stack: Vec<Vec<String>>,
+    siblings: usize,
 }
 
 impl Planner<'_, '_> {
@@ -171,7 +175,7 @@ impl Planner<'_, '_> {
         let mut resolved = Vec::new();
         if !self.skip {
             self.stack.push(folder.path.clone());
-            for dependency in self.dependencies(&files, &chart, &own)? {
+            for dependency in self.dependencies(&files, &chart)? {
                 if let Some(sibling) = self.dependency(&dependency, &chart, folder, &files)? {
                     inside = false;
                     put(&mut files, &dependency.name, sibling.files);
@@ -222,23 +226,12 @@ impl Planner<'_, '_> {
         &self,
         files: &BTreeMap<String, Leaf>,
         chart: &ChartFile,
-        own: &str,
     ) -> Result<Vec<Dependency>, SnapshotError> {
         let mut all = chart.dependencies.clone();
         if chart.api_version != "v2"
             && let Some(leaf) = files.get("requirements.yaml")
         {
             all.extend(chart::read_requirements(&self.small(leaf)?, &leaf.origin)?);
-        }
-        for dependency in &all {
-            if !chart::is_name(&dependency.name) {
-                let path = format!("{own}/Chart.yaml");
-                let why = format!(
-                    "its dependency {:?} has no name that a chart can have",
-                    dependency.name
-                );
-                return Err(SnapshotError::BadChart { path, why });
-            }
         }
         // The same chart may be there several times under different aliases.
         let mut seen = Vec::new();
@@ -291,6 +284,12 @@ impl Planner<'_, '_> {
         }
         let sibling = find_chart(self.snapshot, &folder.path, path)
             .map_err(|error| fail(error.to_string()))?;
+        self.siblings += 1;
+        if self.siblings > SIBLINGS {
+            return Err(fail(format!(
+                "more than {SIBLINGS} charts would have to be copied for it"
+            )));
+        }
         if self.stack.contains(&sibling.path) {
             return Err(fail(
                 "it depends on the chart that depends on it".to_owned(),

@@ -279,6 +279,53 @@ fn submodules_attributes_and_modes_are_passed_over() {
 }
 
 #[test]
+fn trees_that_would_never_end_are_refused() {
+    let upstream = Upstream::new();
+    // Each folder leads twice to the next one: 2^30 files, and no circle.
+    upstream.write("bomb/Chart.yaml", CHART);
+    for level in 0..30 {
+        for link in ["a", "b"] {
+            upstream.link(
+                &format!("level/{level}/{link}"),
+                &format!("../{}", level + 1),
+            );
+        }
+    }
+    upstream.write("level/30/x", "x");
+    upstream.link("bomb/files", "../level/0");
+    // Each chart depends twice on the next one.
+    for level in 0..12 {
+        let next = level + 1;
+        let dependency = |folder: &str| {
+            format!("- {{name: c{next}, version: '*', repository: 'file://../{folder}{next}'}}\n")
+        };
+        upstream.write(
+            &format!("c{level}/Chart.yaml"),
+            &format!(
+                "apiVersion: v2\nname: c{level}\nversion: 0.1.0\ndependencies:\n{}{}",
+                dependency("c"),
+                dependency("./c")
+            ),
+        );
+    }
+    upstream.write(
+        "c12/Chart.yaml",
+        "apiVersion: v2\nname: c12\nversion: 0.1.0\n",
+    );
+    // Deeper than any path may be.
+    upstream.write("deep/Chart.yaml", CHART);
+    upstream.write(&format!("deep/{}x", "d/".repeat(600)), "x");
+    assert_eq!(refusal(&upstream, "bomb").0, Reason::TooLarge);
+    let (found, message) = refusal(&upstream, "c0");
+    assert_eq!(found, Reason::DependencyFailed, "{message}");
+    assert!(
+        message.contains("charts would have to be copied"),
+        "{message}"
+    );
+    assert_eq!(refusal(&upstream, "deep").0, Reason::InvalidPath);
+}
+
+#[test]
 fn a_change_elsewhere_exports_nothing() {
     let upstream = Upstream::new();
     upstream.chart("app", "x");

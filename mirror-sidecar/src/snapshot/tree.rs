@@ -15,6 +15,9 @@ use super::path::shown;
 const HOPS: usize = 40;
 /// Bytes of a link's target, at most.
 const TARGET: usize = 4096;
+/// Bytes of a path within an artifact, at most.
+const PATH: usize = 1024;
+/// The mode of a link.
 const LINK: i32 = 0o120_000;
 
 /// The tree of one commit.
@@ -257,6 +260,10 @@ impl Walk<'_, '_> {
             } else {
                 format!("{prefix}/{name}")
             };
+            // No artifact holds a longer one, and folders can be as deep as it takes to end us.
+            if path.len() > PATH {
+                return Err(SnapshotError::Unpackable(PackError::Path(path)));
+            }
             let mut here = real.to_vec();
             here.push(name.clone());
             match (entry.kind(), entry.filemode()) {

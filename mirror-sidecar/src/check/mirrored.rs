@@ -1,0 +1,126 @@
+//! A check on the mirror: resolved, built, kept small; on a new mirror if the
+//! old one is broken.
+
+use tandem_shared::manifest::Reason;
+use tandem_shared::observe::Observed;
+use tandem_shared::request::Request;
+
+use super::resolve::{self, Resolutions};
+use super::{Context, State, build};
+use crate::mirror::classify::Meaning;
+use crate::mirror::{Mirror, MirrorError, Remote};
+
+/// Resolves and builds on the mirror; on one made anew if it is broken.
+/// # Errors
+/// What kept the remote from being asked, or what is wrong with the mirror.
+pub(super) fn run(
+    context: &Context,
+    state: &mut State,
+    observed: &Observed<Request>,
+    remote: Remote<'_>,
+    exchanged: &mut bool,
+) -> Result<(), MirrorError> {
+    if !state.broken {
+        match on_mirror(context, state, observed, remote, exchanged, false) {
+            Err(error) if error.is_corrupt() => {
+                tracing::warn!(source = %state.name, %error, "the local mirror is broken and is made anew");
+                state.broken = true;
+            }
+            other => return other,
+        }
+    }
+    *exchanged = true;
+    match on_mirror(context, state, observed, remote, exchanged, true) {
+        Ok(()) => {
+            state.broken = false;
+            Ok(())
+        }
+        // An empty mirror can't be broken: what is, lies on the other side.
+        Err(error) if error.is_corrupt() => {
+            state.broken = false;
+            build_held(context, state, observed, remote)?;
+            let message = format!("the remote's own repository seems to be broken: {error}");
+            Err(MirrorError::Git {
+                reason: Reason::Remote,
+                meaning: Meaning::Failure,
+                message,
+            })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Brings what is held up to date with the request, without asking anybody.
+fn build_held(
+    context: &Context,
+    state: &mut State,
+    observed: &Observed<Request>,
+    remote: Remote<'_>,
+) -> Result<(), MirrorError> {
+    let mirror = Mirror::open(
+        &context.git,
+        &context.config.volume.served,
+        &state.name,
+        remote,
+    )?;
+    let asked = observed
+        .document
+        .wants
+        .iter()
+        .map(resolve::asked_name)
+        .collect();
+    let found = resolve::held(state, &mirror, &asked)?;
+    build::build(context, state, observed, &mirror, &found)
+}
+
+fn on_mirror(
+    context: &Context,
+    state: &mut State,
+    observed: &Observed<Request>,
+    remote: Remote<'_>,
+    exchanged: &mut bool,
+    anew: bool,
+) -> Result<(), MirrorError> {
+    let served = &context.config.volume.served;
+    let mut mirror = if anew {
+        Mirror::begin_anew(&context.git, served, &state.name, remote)?
+    } else {
+        Mirror::open(&context.git, served, &state.name, remote)?
+    };
+    let Resolutions {
+        found,
+        failure,
+        asked,
+        shorts,
+    } = resolve::resolve(context, state, &observed.document, &mirror, exchanged)?;
+    if anew {
+        if let Some(failure) = failure {
+            // The broken one stays until there is a better one.
+            return Err(failure);
+        }
+        mirror = mirror.take_place(served, &state.name)?;
+    }
+    build::build(context, state, observed, &mirror, &found)?;
+    if !shorts.is_empty() {
+        state.publish(context, false);
+        let mut found = found;
+        found.extend(resolve::resolve_shorts(state, &mirror, shorts)?);
+        build::build(context, state, observed, &mirror, &found)?;
+    }
+    if failure.is_none() && state.held != asked {
+        mirror.keep_only(&asked)?;
+        state.held = asked;
+    }
+    if std::mem::take(&mut state.fetched) {
+        match mirror.repack_if_due() {
+            Ok(true) => tracing::info!(source = %state.name, "repacked the mirror"),
+            Ok(false) => {}
+            Err(error) if error.is_corrupt() => return Err(error),
+            // Everything is served; the mirror is just larger than it should be.
+            Err(error) => {
+                tracing::warn!(source = %state.name, %error, "can't repack the mirror; tried again after the next fetch")
+            }
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
