@@ -46,7 +46,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::anyhow;
 use tandem_shared::child::Cancel;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -70,11 +70,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.listen)
         .await
-        .with_context(|| format!("can't listen on {}; see --listen", config.listen))?;
+        .map_err(|error| anyhow!("can't listen on {}: {error}; see --listen", config.listen))?;
     let mut shutdown = std::pin::pin!(shutdown);
     let health = Arc::new(Health::default());
     let metrics = Arc::new(Metrics::default());
-    let cancel = Cancel::new().context("can't make a pipe")?;
+    let cancel = Cancel::new().map_err(|error| anyhow!("can't make a pipe: {error}"))?;
     let git = Git::new(&config, cancel.clone(), Arc::clone(&metrics));
     let beginning = {
         let (config, git) = (config.clone(), git.clone());

@@ -3,24 +3,30 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use mirror_sidecar::args::Args;
-use mirror_sidecar::config::Config;
-use mirror_sidecar::{askpass, logging, run, signals};
+use mirror_sidecar::{args::Args, askpass, config::Config, logging, run, signals};
+use tokio::runtime::Builder;
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
     tandem_shared::memory::share_heaps();
-    if let Some(code) = askpass::answer() {
-        return Ok(code);
-    }
-    let args = Args::parse();
+    askpass::answer().unwrap_or_else(|| match serve(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn serve(args: Args) -> anyhow::Result<()> {
     logging::start(args.log_format)?;
     let config = Config::try_from(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = Builder::new_multi_thread()
         .worker_threads(2)
+        .max_blocking_threads(32)
         .enable_all()
         .build()?;
     let result = runtime.block_on(async { run(config, signals::shutdown()?).await });
     // A thread that still waits for a lock doesn't keep us.
     runtime.shutdown_background();
-    result.map(|()| ExitCode::SUCCESS)
+    result
 }

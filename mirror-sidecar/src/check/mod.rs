@@ -236,6 +236,7 @@ pub fn check(
     });
     forget_unwanted(state, request);
     let published = state.publish(context, false);
+    tracing::debug!(source = %state.name, exchanged, published, next_seconds = next.as_secs(), "checked");
     let manifest = state.serving.manifest();
     context.metrics.checked(
         &state.name,

@@ -112,6 +112,10 @@ pub(super) fn held(
                         full_name.unwrap_or_else(|| name.clone()),
                         commit,
                     )?;
+                    let before = state.serving.manifest().refs.get(name);
+                    if before.is_some_and(|before| before.commit != record.commit) {
+                        tracing::info!(source = %state.name, r#ref = %name, commit = %record.commit, "the ref moved");
+                    }
                     state.serving.edit().refs.insert(name.clone(), record);
                     Some(Ok(commit))
                 }
