@@ -78,10 +78,7 @@ pub fn sidecar(volume: &Volume, extra: &Extra) -> Result<Role> {
     for (name, value) in git::environment() {
         recipe = recipe.env(name, value);
     }
-    Role::start(
-        recipe.env("HOME", guard::folder("home")?.display().to_string()),
-        extra,
-    )
+    Role::start(recipe, extra)
 }
 
 /// reconciler over a volume and a cluster; it is up when this returns.
@@ -109,14 +106,15 @@ pub fn reconciler(
             "--listen=127.0.0.1:0".to_owned(),
         ],
     );
-    Role::start(
-        recipe.env("HOME", guard::folder("home")?.display().to_string()),
-        extra,
-    )
+    Role::start(recipe, extra)
 }
 
 impl Role {
     fn start(mut recipe: Recipe, extra: &Extra) -> Result<Self> {
+        // Killed, a process leaves its temporary files; in a pod they go with it.
+        recipe = recipe
+            .env("HOME", guard::folder("home")?.display().to_string())
+            .env("TMPDIR", guard::folder("tmp")?.display().to_string());
         recipe.args.extend(extra.args.iter().cloned());
         recipe.env.extend(extra.env.iter().cloned());
         for (able, mount) in &extra.mounts {

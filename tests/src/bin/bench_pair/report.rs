@@ -55,7 +55,7 @@ impl Report {
 
     pub(crate) fn print(&self) -> Result<()> {
         let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        table.load_style(presets::NOTHING);
         table.set_header([
             "phase",
             "time",

@@ -12,34 +12,27 @@ pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{}", text.as_ref())?)
 }
 
-/// The name that a release gets when its HelmRelease names none.
-pub(crate) fn release_name(stage: &Stage, name: &str) -> String {
-    format!("{}-{name}", stage.releases.namespace())
-}
-
 pub(crate) async fn releases(stage: &Stage) -> Result<()> {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::NOTHING);
     table.set_header([
         "HelmRelease",
         "phase",
         "commit",
         "revisions in helm",
-        "message",
+        "Ready",
     ]);
     for name in stage.names() {
         let found = stage.releases.get(name).await?;
         let text = |field: &str| found.status(field).as_str().unwrap_or("-").to_owned();
-        let history = stage
-            .helm
-            .history(stage.releases.namespace(), &release_name(stage, name))?;
+        let history = stage.helm.history(stage.releases.namespace(), name)?;
         let history: Vec<String> = history
             .iter()
             .map(|one| format!("{} {}", one.revision, one.status))
             .collect();
-        let message = found
+        let ready = found
             .condition("Ready")
-            .map(|one| one.2.to_owned())
+            .map(|one| one.0.to_owned())
             .unwrap_or_default();
         let commit = text("revision");
         table.add_row([
@@ -47,7 +40,7 @@ pub(crate) async fn releases(stage: &Stage) -> Result<()> {
             text("phase"),
             commit.get(..10).unwrap_or(&commit).to_owned(),
             history.join(", "),
-            message,
+            ready,
         ]);
     }
     line(format!("\n{table}"))

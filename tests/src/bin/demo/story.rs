@@ -41,7 +41,8 @@ pub(crate) async fn tell(stage: &mut Stage, args: &Args) -> Result<()> {
 async fn own_repository(stage: &mut Stage, repository: &Repository) -> Result<()> {
     let step = Step::start("three HelmReleases, one for each chart");
     for chart in CHARTS {
-        let spec = from_git(&repository.url(), "main", &format!("charts/{chart}"));
+        let mut spec = from_git(&repository.url(), "main", &format!("charts/{chart}"));
+        spec["releaseName"] = json!(chart);
         stage.apply(chart, &spec).await?;
     }
     for chart in CHARTS {
@@ -103,7 +104,9 @@ async fn given_repository(stage: &mut Stage, args: &Args) -> Result<()> {
     if let Some(reference) = &args.reference {
         chart["ref"] = json!(reference);
     }
-    stage.apply("own", &json!({ "chart": chart })).await?;
+    stage
+        .apply("own", &json!({ "chart": chart, "releaseName": "own" }))
+        .await?;
     stage.releases.released("own").await?;
     step.done("released");
     Ok(())
@@ -112,8 +115,7 @@ async fn given_repository(stage: &mut Stage, args: &Args) -> Result<()> {
 fn revisions(stage: &Stage) -> Result<BTreeMap<String, u32>> {
     let mut found = BTreeMap::new();
     for name in stage.names() {
-        let release = show::release_name(stage, name);
-        let history = stage.helm.history(stage.releases.namespace(), &release)?;
+        let history = stage.helm.history(stage.releases.namespace(), name)?;
         found.insert(name.clone(), history.last().map_or(0, |last| last.revision));
     }
     Ok(found)
