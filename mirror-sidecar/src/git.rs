@@ -211,7 +211,8 @@ impl Git {
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_OPTIONAL_LOCKS", "0")
-            .env("GIT_NO_REPLACE_OBJECTS", "1");
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("GIT_NO_LAZY_FETCH", "1");
         let mut settings: Vec<(String, String)> = SETTINGS
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))

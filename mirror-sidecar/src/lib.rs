@@ -49,6 +49,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use tandem_shared::child::Cancel;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use check::Context;
@@ -58,6 +59,19 @@ use health::Health;
 use http::Shown;
 use inventory::Inventory;
 use metrics::Metrics;
+
+/// What everything runs on: two threads for what waits, and some more for what
+/// blocks (git, the object database, the volume).
+///
+/// # Errors
+/// If the system has no threads to give.
+pub fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(32)
+        .enable_all()
+        .build()
+}
 
 /// How long HTTP requests under way are waited for at the end.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use mirror_sidecar::{args::Args, askpass, config::Config, logging, run, signals};
-use tokio::runtime::Builder;
+use mirror_sidecar::{args::Args, askpass, config::Config, logging, run, runtime, signals};
 
 fn main() -> ExitCode {
     tandem_shared::memory::share_heaps();
@@ -20,11 +19,7 @@ fn main() -> ExitCode {
 fn serve(args: Args) -> anyhow::Result<()> {
     logging::start(args.log_format)?;
     let config = Config::try_from(args)?;
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
-        .max_blocking_threads(32)
-        .enable_all()
-        .build()?;
+    let runtime = runtime()?;
     let result = runtime.block_on(async { run(config, signals::shutdown()?).await });
     // A thread that still waits for a lock doesn't keep us.
     runtime.shutdown_background();

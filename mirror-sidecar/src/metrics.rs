@@ -29,6 +29,12 @@ pub enum GitCommand {
 }
 
 impl GitCommand {
+    /// Whether it speaks to a remote.
+    #[must_use]
+    pub fn is_exchange(self) -> bool {
+        matches!(self, Self::List | Self::Fetch)
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Self::List => "list",
@@ -203,7 +209,7 @@ impl Metrics {
             outcome: Word(word),
         };
         self.children.get_or_create(&labels).inc();
-        if matches!(command, GitCommand::List | GitCommand::Fetch) {
+        if command.is_exchange() {
             self.exchanges.get_or_create(&labels).inc();
             self.seconds
                 .get_or_create(&Kind { kind })

@@ -144,16 +144,18 @@ pub(super) fn resolve_shorts(
             Some(Known::Missing { misses, .. }) => misses + 1,
             _ => 1,
         };
-        let found = mirror.find_short(&short).and_then(|object| {
-            if mirror.holds(object)? {
-                return mirror.hold(&name, object);
-            }
-            let item = Item {
-                asked: name.clone(),
-                object,
-            };
-            mirror.fetch(&[item])?.remove(&name).map_or(Ok(()), Err)
-        });
+        let found = mirror
+            .find_short(&short, state.old_protocol)
+            .and_then(|object| {
+                if mirror.holds(object)? {
+                    return mirror.hold(&name, object);
+                }
+                let item = Item {
+                    asked: name.clone(),
+                    object,
+                };
+                mirror.fetch(&[item])?.remove(&name).map_or(Ok(()), Err)
+            });
         let known = match found {
             Ok(()) => Known::Found {
                 full_name: COMMIT.to_owned(),

@@ -277,6 +277,8 @@ impl<'a> Mirror<'a> {
     ) -> Result<Outcome, MirrorError> {
         let call = Call {
             repository: Some(path),
+            // Who only reads must not be able to fetch what isn't there.
+            remote: self.call(command).remote.filter(|_| command.is_exchange()),
             ..self.call(command)
         };
         let outcome = self.git.run(&call, arguments, input)?;

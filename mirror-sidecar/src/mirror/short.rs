@@ -11,11 +11,14 @@ use super::{Mirror, MirrorError};
 use crate::metrics::GitCommand;
 
 impl Mirror<'_> {
-    /// The one commit of the remote's heads and tags whose id begins so.
+    /// The one commit of the remote's heads and tags whose id begins so. An
+    /// `old` remote (see [`Mirror::list`]) is asked for everything: a plain
+    /// folder behind a web server would have git fetch what was left out, by a
+    /// git that would have git fetch what was left out, and so on.
     ///
     /// # Errors
     /// If there is none or more than one, or the remote can't be asked.
-    pub fn find_short(&self, short: &str) -> Result<Oid, MirrorError> {
+    pub fn find_short(&self, short: &str, old: bool) -> Result<Oid, MirrorError> {
         // One for each mirror: sources look for short ids at the same time.
         let own = self
             .path
@@ -27,28 +30,36 @@ impl Mirror<'_> {
             .with_file_name(format!("{}{own}", publish::TEMPORARY_PREFIX));
         publish::remove_folder(&aside)?;
         super::init(&aside)?;
-        let result = self.find_short_in(&aside, short);
+        let result = self.find_short_in(&aside, short, old);
         publish::remove_folder(&aside)?;
         result
     }
 
-    fn find_short_in(&self, aside: &std::path::Path, short: &str) -> Result<Oid, MirrorError> {
+    fn find_short_in(
+        &self,
+        aside: &std::path::Path,
+        short: &str,
+        old: bool,
+    ) -> Result<Oid, MirrorError> {
         let url = self.remote.address.url.as_str();
-        let fetch = [
+        let mut fetch = vec![
             "fetch",
             "--quiet",
             "--no-tags",
             "--no-write-fetch-head",
             "--no-auto-maintenance",
             "--update-shallow",
-            "--filter=tree:0",
+        ];
+        if !old {
+            fetch.push("--filter=tree:0");
+        }
+        fetch.extend([
             "--",
             url,
             "+refs/heads/*:refs/heads/*",
             "+refs/tags/*:refs/tags/*",
-        ];
+        ]);
         self.run_in(aside, GitCommand::Fetch, &fetch, b"")?;
-        // Commits and tags are there; nothing else is asked for, so nothing is fetched after all.
         let named = self.run_in(
             aside,
             GitCommand::Read,
