@@ -6,18 +6,29 @@ mod show;
 mod stage;
 mod story;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::Parser;
+use tandem_tests::progress::note;
 
 use args::Args;
 use stage::Stage;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let args = Args::parse();
-    tokio::runtime::Builder::new_multi_thread()
+    let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()?
-        .block_on(run(&args))
+        .build()
+        .map_err(Into::into)
+        .and_then(|runtime| runtime.block_on(run(&args)));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            note(format!("demo: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 async fn run(args: &Args) -> Result<()> {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
-use tandem_tests::kubernetes::from_git;
+use tandem_tests::kubernetes::{HelmRelease, from_git};
 use tandem_tests::probe::ChildProbe;
 use tandem_tests::progress::Step;
 
@@ -107,7 +107,20 @@ async fn given_repository(stage: &mut Stage, args: &Args) -> Result<()> {
     stage
         .apply("own", &json!({ "chart": chart, "releaseName": "own" }))
         .await?;
-    stage.releases.released("own").await?;
+    // `Released` is False only once something has really failed.
+    let judged = |found: &HelmRelease| {
+        found.is_observed()
+            && found
+                .condition("Released")
+                .is_some_and(|one| one.0 != "Unknown")
+    };
+    let found = stage
+        .releases
+        .wait("own", "released or refused", judged)
+        .await?;
+    if let Some((_, reason, message)) = found.condition("Released").filter(|one| one.0 != "True") {
+        bail!("{reason}: {message}");
+    }
     step.done("released");
     Ok(())
 }
