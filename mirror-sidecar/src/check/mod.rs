@@ -21,9 +21,9 @@ use tandem_shared::request::Request;
 use tandem_shared::source::{SourceKind, SourceName};
 use tandem_shared::version;
 
-use crate::address::{self, Address};
+use crate::address;
 use crate::config::Config;
-use crate::credentials::{self, Access};
+use crate::credentials;
 use crate::git::Git;
 use crate::health::Health;
 use crate::inventory::Inventory;
@@ -314,18 +314,18 @@ fn attempt(
     };
     mirrored::run(context, state, observed, remote, exchanged).map_err(|error| Failed {
         reason: error.reason(),
-        message: shown(&error, state.broken, &address, &access),
+        message: shown(&error, state.broken, remote),
     })
 }
 
-fn shown(error: &MirrorError, broken: bool, address: &Address, access: &Access) -> String {
-    let url = tandem_shared::source::redact_url(&address.url);
+fn shown(error: &MirrorError, broken: bool, remote: Remote<'_>) -> String {
+    let url = tandem_shared::source::redact_url(&remote.address.url);
     let anew = if broken && !error.is_corrupt() {
         "the local mirror is broken and couldn't be made anew: "
     } else {
         ""
     };
-    access.redact(&format!("{url}: {anew}{error}"))
+    remote.redact(&format!("{url}: {anew}{error}"))
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ pub(super) fn resolve_shorts(
         let found = mirror
             .find_short(&short, state.old_protocol)
             .and_then(|object| {
-                if mirror.holds(object)? {
+                if mirror.all_held()?.contains(&object) {
                     return mirror.hold(&name, object);
                 }
                 let item = Item {
@@ -289,6 +289,7 @@ fn settle(
         known: BTreeMap::new(),
         shorts: BTreeMap::new(),
     };
+    let held = mirror.all_held()?;
     for (name, asked) in names {
         let known = match refs::resolve(asked, listing) {
             Found::Nothing => Known::Missing {
@@ -297,18 +298,18 @@ fn settle(
                 misses: 0,
             },
             Found::Ref { full_name, id } => {
-                settling.need(mirror, name, &id)?;
+                settling.need(mirror, &held, name, &id)?;
                 Known::Found { full_name }
             }
             Found::Commit(id) => {
-                settling.need(mirror, name, &id)?;
+                settling.need(mirror, &held, name, &id)?;
                 Known::Found {
                     full_name: COMMIT.to_owned(),
                 }
             }
             Found::Short(short) => match short_id(state, request, mirror, name, &short)? {
                 Short::Is(id) => {
-                    settling.need(mirror, name, &id.to_string())?;
+                    settling.need(mirror, &held, name, &id.to_string())?;
                     Known::Found {
                         full_name: COMMIT.to_owned(),
                     }
@@ -326,12 +327,18 @@ fn settle(
 }
 
 impl Settling {
-    fn need(&mut self, mirror: &Mirror<'_>, name: &str, id: &str) -> Result<(), MirrorError> {
+    fn need(
+        &mut self,
+        mirror: &Mirror<'_>,
+        held: &BTreeSet<Oid>,
+        name: &str,
+        id: &str,
+    ) -> Result<(), MirrorError> {
         let object = Oid::from_str(id)?;
         if mirror.held_object(name)? == Some(object) {
             return Ok(());
         }
-        if mirror.holds(object)? {
+        if held.contains(&object) {
             return mirror.hold(name, object);
         }
         self.items.push(Item {

@@ -22,7 +22,7 @@ use tandem_shared::child::{End, Outcome};
 use tandem_shared::layout::Served;
 use tandem_shared::lock::{self, Guard};
 use tandem_shared::publish;
-use tandem_shared::source::SourceName;
+use tandem_shared::source::{SourceName, redact_url};
 
 pub use error::MirrorError;
 pub use fetch::Item;
@@ -57,6 +57,16 @@ pub struct Remote<'a> {
     pub access: &'a Access,
     /// Wall-clock time of one exchange.
     pub timeout: Duration,
+}
+
+impl Remote<'_> {
+    /// `text` without what is secret about this remote: its credential, and
+    /// what stands in its address behind the path.
+    #[must_use]
+    pub fn redact(&self, text: &str) -> String {
+        let shown = redact_url(&self.address.url);
+        self.access.redact(&text.replace(&self.address.url, &shown))
+    }
 }
 
 impl<'a> Mirror<'a> {
@@ -174,20 +184,19 @@ impl<'a> Mirror<'a> {
         Ok(())
     }
 
-    /// Whether any asked name holds exactly this object.
+    /// All objects that are held of any asked name.
     ///
     /// # Errors
     /// If the mirror is broken.
-    pub fn holds(&self, object: Oid) -> Result<bool, MirrorError> {
-        for reference in self
+    pub fn all_held(&self) -> Result<BTreeSet<Oid>, MirrorError> {
+        let references = self
             .repository
-            .references_glob(&format!("{}*", refs::NAMESPACE))?
-        {
-            if reference?.target() == Some(object) {
-                return Ok(true);
-            }
+            .references_glob(&format!("{}*", refs::NAMESPACE))?;
+        let mut held = BTreeSet::new();
+        for reference in references {
+            held.extend(reference?.target());
         }
-        Ok(false)
+        Ok(held)
     }
 
     /// Asks the remote what these full names stand for, in one exchange.
@@ -244,7 +253,7 @@ impl<'a> Mirror<'a> {
     fn unreadable(&self, error: ListingError) -> MirrorError {
         match error {
             ListingError::Sha256 => MirrorError::Sha256,
-            ListingError::Malformed(line) => MirrorError::Listing(self.remote.access.redact(&line)),
+            ListingError::Malformed(line) => MirrorError::Listing(self.remote.redact(&line)),
         }
     }
 
@@ -296,10 +305,7 @@ impl<'a> Mirror<'a> {
 
     fn failure(&self, outcome: &Outcome) -> MirrorError {
         let (reason, meaning) = classify::classify(outcome);
-        let message = self
-            .remote
-            .access
-            .redact(&classify::describe(outcome, &reason));
+        let message = self.remote.redact(&classify::describe(outcome, &reason));
         MirrorError::Git {
             reason,
             meaning,
@@ -333,4 +339,31 @@ fn init(path: &Path) -> Result<Repository, MirrorError> {
         config.set_str(key, value)?;
     }
     Ok(repository)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_secret_of_an_address_is_told() {
+        let schemes = [crate::address::Scheme::Https].into();
+        let address =
+            crate::address::parse("https://me:pass-word@h/r.git?token=t0ken", &schemes, &[])
+                .unwrap();
+        let access = Access {
+            basic: address.userinfo.clone(),
+            ..Access::default()
+        };
+        let remote = Remote {
+            address: &address,
+            access: &access,
+            timeout: Duration::ZERO,
+        };
+        let said = format!("unable to access '{}/': refused pass-word", address.url);
+        assert_eq!(
+            remote.redact(&said),
+            "unable to access 'https://h/r.git/': refused ***"
+        );
+    }
 }

@@ -68,6 +68,8 @@ struct Schedule {
     places: Arc<Places>,
     hints: Arc<Hints>,
     watch: Option<Watch>,
+    /// It was said that no watch is to be had.
+    blind: bool,
 }
 
 /// Runs until `end`, then until the work at hand has been cut short.
@@ -81,6 +83,7 @@ pub async fn run(context: Arc<Context>, end: impl Future<Output = ()>) {
         places: Arc::new(Places::new(context.config.concurrent)),
         hints: Arc::new(Hints::default()),
         watch: None,
+        blind: false,
         context,
     };
     schedule.run(end).await;
@@ -167,10 +170,13 @@ impl Schedule {
         match self.hints.subscribe(&folder) {
             Ok(watch) => {
                 self.watch = Some(watch);
+                self.blind = false;
             }
             Err(error) => {
                 // No reason not to be ready: the poll goes on.
-                tracing::warn!(%error, "requests are polled");
+                if !std::mem::replace(&mut self.blind, true) {
+                    tracing::warn!(%error, "requests are polled");
+                }
             }
         }
     }
@@ -325,9 +331,14 @@ impl Schedule {
                 };
                 entry.running = false;
                 entry.state = state;
-                if polled || ended.exchanged {
-                    entry.due = Instant::now() + ended.next;
-                }
+                let next = Instant::now() + ended.next;
+                // A look without an exchange leaves the next one where it was,
+                // unless the request wants it sooner now.
+                entry.due = if polled || ended.exchanged {
+                    next
+                } else {
+                    next.min(entry.due)
+                };
             }
             Done::Drop { source, dropped } => {
                 if dropped {
