@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use jiff::Timestamp;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -234,10 +234,12 @@ fn cluster(named: Option<PathBuf>) -> Cluster {
 async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
     let config = match cluster {
         Cluster::Kubeconfig { path, .. } => {
-            let read = Kubeconfig::read_from(path).with_context(|| format!("can't read the kubeconfig {}", path.display()))?;
+            // Its errors tell their causes themselves, some of them twice.
+            let wrong = |error: String| anyhow!("can't use the kubeconfig {}: {error}", path.display());
+            let read = Kubeconfig::read_from(path).map_err(|error| wrong(error.to_string()))?;
             kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
                 .await
-                .with_context(|| format!("can't use the kubeconfig {}", path.display()))?
+                .map_err(|error| wrong(error.to_string()))?
         }
         Cluster::InCluster => kube::Config::incluster()
             .context("there is no kubeconfig and this is no pod with a service account token; name a kubeconfig with --kubeconfig")?,

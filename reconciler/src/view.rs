@@ -41,7 +41,20 @@ impl WantView {
             _ => None,
         }
     }
+
+    /// What is wrong, if anything is.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&Trouble> {
+        match self {
+            Self::Good { trouble, .. } => trouble.as_ref(),
+            Self::Problem(trouble) => Some(trouble),
+            Self::Pending(_) => None,
+        }
+    }
 }
+
+/// The reason of a want that another one of its group holds back.
+pub const HELD_BACK: &str = "GroupHeldBack";
 
 /// What `manifest` (or why there is none) says about the want `key`.
 #[must_use]
@@ -117,7 +130,7 @@ fn word(reason: &Reason) -> &'static str {
         Reason::LfsPointer => "LfsPointer",
         Reason::TooLarge => "TooLarge",
         Reason::DependencyFailed => "DependencyFailed",
-        Reason::GroupHeldBack => "GroupHeldBack",
+        Reason::GroupHeldBack => HELD_BACK,
         Reason::Unsupported => "Unsupported",
         Reason::Volume => "Volume",
         Reason::MirrorCorrupt => "MirrorCorrupt",
@@ -156,11 +169,7 @@ mod tests {
     }
 
     fn trouble(view: &WantView) -> Option<&'static str> {
-        match view {
-            WantView::Good { trouble, .. } => trouble.as_ref().map(|trouble| trouble.reason),
-            WantView::Problem(trouble) => Some(trouble.reason),
-            WantView::Pending(_) => None,
-        }
+        view.trouble().map(|trouble| trouble.reason)
     }
 
     #[test]

@@ -15,9 +15,10 @@ use super::snapshot::{Snapshot, SourceView, Wants};
 use crate::crd::{HelmRelease, Target};
 use crate::credentials::Known;
 use crate::identity::{Identity, Inputs};
+use crate::releases::Unclear;
 use crate::status::{Obstacle, ObstacleKind};
 use crate::values::Values;
-use crate::view::{Trouble, WantView};
+use crate::view::{HELD_BACK, Trouble, WantView};
 
 /// What couldn't be collected, for reasons that pass.
 #[derive(Debug, Error)]
@@ -65,6 +66,8 @@ pub struct Gathered {
     pub desired: Desired,
     /// What to make the release from, if it is to be there and can be made.
     pub material: Option<Material>,
+    /// Commit or version of the chart and its artifact, if it can be had.
+    pub chart: Option<(String, Digest)>,
     /// What keeps it from being made, or from being the newest.
     pub obstacle: Option<Obstacle>,
     /// Time alone may remove the obstacle: nothing tells when it is gone.
@@ -98,6 +101,7 @@ pub async fn gather(
             },
         },
         material,
+        chart: None,
         obstacle,
         retry,
     };
@@ -120,14 +124,29 @@ pub async fn gather(
         Ok(found) => found,
         Err(obstacle) => return Ok(blocked(obstacle, false)),
     };
+    let revision = chart
+        .commit
+        .clone()
+        .or_else(|| chart.version.clone())
+        .unwrap_or_default();
+    let had = Some((revision.clone(), chart.artifact.clone()));
+    let without_values = |obstacle, retry| Gathered {
+        chart: had.clone(),
+        ..blocked(obstacle, retry)
+    };
     let layers = match layers(client, artifacts, release, wants).await? {
         Ok(layers) => layers,
-        Err(Stuck { obstacle, retry }) => return Ok(blocked(obstacle, retry)),
+        Err(Stuck { obstacle, retry }) => return Ok(without_values(obstacle, retry)),
     };
     let values = match Values::compose(&layers, spec.values.as_ref()) {
         Ok(values) => values,
         // Nothing tells when a ConfigMap or Secret comes to be.
-        Err(error) => return Ok(blocked(invalid("InvalidValues", error.to_string()), true)),
+        Err(error) => {
+            return Ok(without_values(
+                invalid("InvalidValues", error.to_string()),
+                true,
+            ));
+        }
     };
     let target = release.target();
     let identities = std::iter::once(&chart.artifact)
@@ -136,21 +155,14 @@ pub async fn gather(
         .collect::<Vec<_>>();
     let material = Material {
         want: (wants.name.clone(), wants.key.clone()),
-        revision: chart
-            .commit
-            .clone()
-            .or_else(|| chart.version.clone())
-            .unwrap_or_default(),
+        revision,
         chart: Arc::new(chart.clone()),
         values,
         identities: identities.clone(),
     };
-    Ok(gathered(
-        Want::Present(Present { identities }),
-        Some(material),
-        trouble.map(obstacle),
-        false,
-    ))
+    let want = Want::Present(Present { identities });
+    let made = gathered(want, Some(material), trouble.map(obstacle), false);
+    Ok(Gathered { chart: had, ..made })
 }
 
 fn identity(
@@ -174,9 +186,7 @@ fn chart(source: &SourceView) -> Result<(&Wants, &Good, Option<&Trouble>), Obsta
     let wants = match source {
         SourceView::Unclear(unclear) => {
             let kind = match unclear {
-                crate::releases::Unclear::Wish(error) if error.is_chart_source() => {
-                    ObstacleKind::ChartFailed
-                }
+                Unclear::Wish(error) if error.is_chart_source() => ObstacleKind::NoChart,
                 _ => ObstacleKind::Invalid,
             };
             return Err(Obstacle {
@@ -201,9 +211,24 @@ fn chart(source: &SourceView) -> Result<(&Wants, &Good, Option<&Trouble>), Obsta
         WantView::Pending(why) => Err(fetching(why)),
         WantView::Problem(trouble) => Err(Obstacle {
             kind: ObstacleKind::ChartFailed,
-            ..obstacle(trouble)
+            ..obstacle(cause(wants, trouble))
         }),
-        WantView::Good { good, trouble } => Ok((wants, good, trouble.as_ref())),
+        WantView::Good { good, trouble } => Ok((
+            wants,
+            good,
+            trouble.as_ref().map(|trouble| cause(wants, trouble)),
+        )),
+    }
+}
+
+/// A chart that is held back by a values file says only that; the file says why.
+fn cause<'a>(wants: &'a Wants, trouble: &'a Trouble) -> &'a Trouble {
+    let of_files = wants.files.values().filter_map(|(_, view)| view.trouble());
+    let mut causes = of_files.filter(|cause| cause.reason != HELD_BACK);
+    if trouble.reason == HELD_BACK {
+        causes.next().unwrap_or(trouble)
+    } else {
+        trouble
     }
 }
 

@@ -163,10 +163,7 @@ impl<'a> Pass<'a> {
         .await;
         self.ctx.metrics.stage(Stage::gather, begun.elapsed());
         let gathered = gathered.map_err(|error| self.not_gathered(&error))?;
-        self.chart = gathered
-            .material
-            .as_ref()
-            .map(|material| (material.revision.clone(), material.artifact().clone()));
+        self.chart.clone_from(&gathered.chart);
 
         let (decision, opened) = self.decide(&gathered, release).await?;
         debug!(helmrelease = %self.key(), release = %self.target, action = decision.action.kind().as_str(), reason = decision.reason.as_str(), fresh = self.fresh.is_some(), "{}", decision.message);

@@ -52,6 +52,8 @@ pub enum ObstacleKind {
     Fetching,
     /// The chart can't be had, or not in its newest form.
     ChartFailed,
+    /// The HelmRelease doesn't say where its chart comes from.
+    NoChart,
     /// The source doesn't answer; what there is may still be the newest.
     SourceSilent,
     /// The HelmRelease by itself, or the values that it names, make no sense.

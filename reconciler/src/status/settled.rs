@@ -165,7 +165,22 @@ fn blocked(draft: &mut Draft, subject: &Subject<'_>, obstacle: &Obstacle) {
             chart_failed(draft, obstacle);
             retrying(draft, obstacle.reason, &obstacle.message);
         }
-        ObstacleKind::Invalid => refuse(draft, subject, obstacle.reason, &obstacle.message),
+        ObstacleKind::NoChart => {
+            draft.status.observed_generation = Some(subject.generation);
+            chart_failed(draft, obstacle);
+            stalled(draft, obstacle.reason, &obstacle.message);
+        }
+        ObstacleKind::Invalid => {
+            if subject.chart.is_some() {
+                draft.set(
+                    ConditionType::ChartFetched,
+                    "True",
+                    Phase::ChartFetched.as_str(),
+                    &fetched(subject),
+                );
+            }
+            refuse(draft, subject, obstacle.reason, &obstacle.message);
+        }
     }
 }
 

@@ -513,6 +513,17 @@ fn what_somebody_has_to_mend_is_stalled() {
     assert_eq!(status.phase, Some(Phase::Failed));
     assert_eq!(is(&status, ConditionType::Stalled).unwrap().0, "True");
     assert_eq!(is(&status, ConditionType::Reconciling), None);
+    assert_eq!(is(&status, ConditionType::ChartFetched).unwrap().0, "True");
+    let no_chart = pass(&HelmReleaseStatus::default(), |draft, subject| {
+        settled(
+            draft,
+            subject,
+            &invalid,
+            Some(&obstacle(ObstacleKind::NoChart)),
+        );
+    });
+    assert_eq!(no_chart.phase, Some(Phase::ChartFetchFailed));
+    assert_eq!(is(&no_chart, ConditionType::Stalled).unwrap().0, "True");
     let owned = pass(&installed(), |draft, subject| {
         settled(
             draft,
