@@ -39,7 +39,8 @@ pub struct Manifest {
     pub handled_refresh: String,
     /// How the source is.
     pub state: SourceState,
-    /// When the remote last answered.
+    /// When the remote last answered. A check that changed nothing else writes
+    /// it at most every ten minutes, so it may be that much older than the truth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_at: Option<Timestamp>,
     /// When anything below last changed.
