@@ -38,6 +38,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(30);
 /// How long a rollback, uninstall or test may go on once the process is to end. The pod's
 /// grace period has to be longer.
 const END_WAIT: Duration = Duration::from_secs(20);
+/// How long the API may say nothing in answer to a call.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Passes that may hold values in memory at the same time, besides those that run helm.
 const GATHER_SLOTS: usize = 16;
 /// Events and wishes that wait to be heard.
@@ -54,13 +56,13 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         let wanted = config.volume.wanted.clone();
         spawn_blocking(move || take_mount(&wanted)).await??
     };
-    make_private(&config.work)?;
+    let _work = Private::make(&config.work)?;
     let credentials = match &config.credentials {
         Some(root) => Some(Store::open(root).context("can't use the credentials volume")?),
         None => None,
     };
     let cluster = cluster(config.kubeconfig.clone());
-    let client = client(&cluster).await?;
+    let (client, watching) = clients(&cluster).await?;
     let helm = {
         let (program, work) = (config.helm.clone(), config.work.clone());
         spawn_blocking(move || Helm::detect(&program, cluster, &work)).await??
@@ -108,12 +110,12 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     let (records, heard_records) = mpsc::channel(BACKLOG);
     let (looks, heard_looks) = mpsc::channel(BACKLOG);
     tasks.spawn(watches::helm_releases(
-        client.clone(),
+        watching.clone(),
         config.namespace.clone(),
         helm_releases,
     ));
     tasks.spawn(watches::release_records(
-        client.clone(),
+        watching,
         config.namespace.clone(),
         records,
     ));
@@ -159,9 +161,6 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     };
     end.cancel();
     tasks.abort_all();
-    if let Err(error) = spawn_blocking(move || publish::remove_folder(&config.work)).await? {
-        warn!("{error}");
-    }
     // Only now may a successor begin.
     drop(role);
     done.context("the controller ended unexpectedly")
@@ -194,20 +193,33 @@ fn take_mount(wanted: &Wanted) -> anyhow::Result<Guard> {
     Ok(role)
 }
 
-/// Makes an empty folder that nobody else can look into. The role's lock is held: what is
-/// in it is of a dead predecessor.
-fn make_private(folder: &Path) -> anyhow::Result<()> {
-    publish::remove_folder(folder)?;
-    let made = std::fs::DirBuilder::new()
-        .recursive(false)
-        .mode(0o700)
-        .create(folder);
-    made.with_context(|| {
-        format!(
-            "can't make the private folder {}; name another with --work-dir",
-            folder.display()
-        )
-    })
+/// An empty folder that nobody else can look into; it goes with the process.
+struct Private(PathBuf);
+
+impl Private {
+    /// The role's lock is held: what is in it is of a dead predecessor.
+    fn make(folder: &Path) -> anyhow::Result<Self> {
+        publish::remove_folder(folder)?;
+        let made = std::fs::DirBuilder::new()
+            .recursive(false)
+            .mode(0o700)
+            .create(folder);
+        made.with_context(|| {
+            format!(
+                "can't make the private folder {}; name another with --work-dir",
+                folder.display()
+            )
+        })?;
+        Ok(Self(folder.to_owned()))
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        if let Err(error) = publish::remove_folder(&self.0) {
+            warn!("{error}");
+        }
+    }
 }
 
 /// The kubeconfig that was named, else the usual ones, else what a pod has.
@@ -231,7 +243,9 @@ fn cluster(named: Option<PathBuf>) -> Cluster {
     }
 }
 
-async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
+/// A client for calls, which are given up when nothing is heard, and one for watches, which
+/// end by themselves.
+async fn clients(cluster: &Cluster) -> anyhow::Result<(Client, Client)> {
     let config = match cluster {
         Cluster::Kubeconfig { path, .. } => {
             // Its errors tell their causes themselves, some of them twice.
@@ -244,7 +258,10 @@ async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
         Cluster::InCluster => kube::Config::incluster()
             .context("there is no kubeconfig and this is no pod with a service account token; name a kubeconfig with --kubeconfig")?,
     };
-    Client::try_from(config).context("can't make a client for the cluster")
+    let mut calling = config.clone();
+    calling.read_timeout = Some(SILENCE);
+    let client = |config| Client::try_from(config).context("can't make a client for the cluster");
+    Ok((client(calling)?, client(config)?))
 }
 
 /// Nobody needs to know it finer.

@@ -60,6 +60,15 @@ pub(crate) fn print(text: &str) {
 /// Says on standard error why the program ends.
 pub fn complain(error: &anyhow::Error) -> ExitCode {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "reconciler: {error:#}");
+    // Many errors repeat their cause in their own words.
+    let text = error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text.as_str() {
+            "" => cause,
+            said if said.contains(&cause) => text,
+            said => format!("{said}: {cause}"),
+        }
+    });
+    let _ = writeln!(std::io::stderr(), "reconciler: {text}");
     ExitCode::FAILURE
 }

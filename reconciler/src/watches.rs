@@ -72,7 +72,8 @@ async fn follow<K: Debug + Send>(
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                if trouble.take().is_some() {
+                // A listing that begins may fail yet.
+                if !matches!(event, Event::Init) && trouble.take().is_some() {
                     info!("{what} are followed again");
                 }
                 if out.send(event).await.is_err() {
