@@ -97,10 +97,12 @@ impl Stage {
         let volume = Volume::new()?;
         let helm = Helm::new(cluster.kubeconfig())?;
         let sidecar = pair::sidecar(&volume, &Extra::default())?;
-        let extra = Extra::args([
-            format!("--allow-namespace={namespace}"),
-            "--git-poll-interval=10s".to_owned(),
-        ]);
+        let mut flags = vec!["--git-poll-interval=10s".to_owned()];
+        if args.kubeconfig.is_some() {
+            // Somebody else's HelmReleases are none of the demo's business.
+            flags.push(format!("--allow-namespace={namespace}"));
+        }
+        let extra = Extra::args(flags);
         let reconciler = pair::reconciler(&volume, cluster.kubeconfig(), helm.program(), &extra)?;
         sidecar.ready().await?;
         reconciler.ready().await?;
