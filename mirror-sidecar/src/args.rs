@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 
 /// Brings charts from git repositories onto a volume.
 ///
-/// Reads what is wanted from <volume>/wanted/requests and serves it below
-/// <volume>/served: one manifest per source (what each ref stands for, what
+/// Reads what is wanted from wanted/requests and serves it below
+/// served: one manifest per source (what each ref stands for, what
 /// there is, and why something is missing) and one tar per chart, named by its
 /// content. It needs no Kubernetes: a request file written by hand works.
 #[derive(Debug, Parser)]
