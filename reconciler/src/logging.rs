@@ -7,12 +7,15 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use crate::args::LogFormat;
 
+/// What is shown by default. The client's own complaints are told by whoever called it.
+const DEFAULT: &str = "info,kube_client=off";
+
 /// Starts logging. `RUST_LOG` chooses what is shown; `info` is the default.
 ///
 /// # Errors
 /// If logging was started before.
 pub fn start(format: LogFormat) -> Result<(), TryInitError> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -99,6 +99,13 @@ impl Served {
         self.seen.get(name)?.as_ref().ok()?.checked_at
     }
 
+    /// Whether the check that this refresh token asked for has ended.
+    #[must_use]
+    pub fn has_handled(&self, name: &SourceName, token: &str) -> bool {
+        let manifest = self.seen.get(name).and_then(|seen| seen.as_ref().ok());
+        manifest.is_some_and(|manifest| manifest.handled_refresh == token)
+    }
+
     /// Whether a source can't be checked.
     #[must_use]
     pub fn is_failing(&self, name: &SourceName) -> bool {

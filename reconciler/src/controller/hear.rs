@@ -129,6 +129,7 @@ impl Controller {
         for (name, source) in sources {
             let news = block_in_place(|| self.served.read(&source));
             self.ctx.metrics.manifests.inc();
+            self.doubt(&name);
             self.news(&name, &news);
             if source.credential.is_some() {
                 self.retain_credentials();
@@ -153,33 +154,44 @@ impl Controller {
             .collect();
         for key in touched {
             self.memory.entry(key.clone()).or_default().blocked = 0;
-            self.doubt(name, &key);
             self.touch(key, Trigger::manifest);
         }
     }
 
     /// What isn't there at the last check may be there by now, if it was wanted only after it:
     /// the source is checked once more, before anybody has to wait for the next poll.
-    pub(super) fn doubt(&mut self, name: &SourceName, key: &Key) {
+    pub(super) fn doubt(&mut self, name: &SourceName) {
         let Some(checked) = self.served.checked_at(name) else {
             return;
         };
-        let Some(memory) = self.memory.get_mut(key) else {
-            return;
-        };
-        let Some((_, wants)) = &memory.wants else {
-            return;
-        };
-        let Some(asked) = memory.asked_at else { return };
-        if checked >= asked {
-            memory.asked_at = None;
-            memory.doubted = false;
-            return;
+        let token = self.wanted.extras().refresh.get(name);
+        let handled = token.is_some_and(|token| self.served.has_handled(name, token));
+        let mut settled = Vec::new();
+        for (key, memory) in &mut self.memory {
+            let Some((_, wants)) = memory.wants.as_ref().filter(|(source, _)| source == name)
+            else {
+                continue;
+            };
+            let Some(asked) = memory.asked_at else {
+                continue;
+            };
+            if checked >= asked || memory.doubted && handled {
+                memory.asked_at = None;
+                if std::mem::take(&mut memory.doubted) {
+                    settled.push(key.clone());
+                }
+            } else if !memory.doubted {
+                memory.doubted = wants.iter().any(|want| {
+                    matches!(self.served.view(name, want), WantView::Problem(trouble) if !trouble.source)
+                });
+                if memory.doubted {
+                    self.edited.insert(name.clone());
+                    self.stale = true;
+                }
+            }
         }
-        let missing = wants.iter().any(|want| matches!(self.served.view(name, want), WantView::Problem(trouble) if !trouble.source));
-        if missing && !std::mem::replace(&mut memory.doubted, true) {
-            self.edited.insert(name.clone());
-            self.stale = true;
+        for key in settled {
+            self.touch(key, Trigger::manifest);
         }
     }
 

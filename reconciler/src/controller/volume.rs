@@ -69,6 +69,7 @@ impl Controller {
         for (name, source) in unread {
             let news = block_in_place(|| self.served.read(&source));
             self.ctx.metrics.manifests.inc();
+            self.doubt(&name);
             self.news(&name, &news);
         }
         self.retain_credentials();

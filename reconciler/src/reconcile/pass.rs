@@ -46,6 +46,8 @@ pub(super) struct Pass<'a> {
     /// What the pass did to the release with success, last.
     pub(super) ran: Option<String>,
     pub(super) began: Instant,
+    /// What went wrong is in the log already.
+    pub(super) logged: bool,
     pub(super) finished: Finished,
     /// The status before the pass.
     pub(super) before: Arc<HelmReleaseStatus>,
@@ -104,6 +106,7 @@ impl<'a> Pass<'a> {
             saved: (*snapshot.status).clone(),
             ran: None,
             began: Instant::now(),
+            logged: false,
             finished: Finished::default(),
             fresh: None,
             permit: None,
@@ -132,6 +135,7 @@ impl<'a> Pass<'a> {
             if !self.ctx.stopping.is_cancelled() {
                 warn!(helmrelease = %key, release = %self.target, reason = trouble.reason, "{}", trouble.message);
             }
+            self.logged = true;
             let message = trouble.message.clone();
             self.with_subject(|draft, subject| {
                 status::troubled(draft, subject, trouble.reason, &message)

@@ -65,7 +65,7 @@ impl Pass<'_> {
             release = %self.target,
             action = decision.action.kind().as_str(),
             reason = decision.reason.as_str(),
-            commit = material.map(|material| material.revision.as_str()).unwrap_or_default(),
+            commit = material.map(|material| material.revision.as_str()),
             "running {}: {}",
             operation.map_or("a change of Helm's record", verb),
             decision.message,
@@ -268,6 +268,7 @@ impl Pass<'_> {
             End::Succeeded => self.failures.succeeded(action),
             End::Interrupted => {}
             End::Failed => {
+                self.logged = true;
                 self.failed(action, gathered);
                 if action == OperationAction::Test && !release.spec.test().ignore_failures() {
                     self.failed(OperationAction::Upgrade, gathered);

@@ -49,6 +49,9 @@ impl Pass<'_> {
                 if let Some(told) =
                     status::event(&self.before, &self.saved, &self.target, self.ran.as_deref())
                 {
+                    if told.warning && !self.logged {
+                        warn!(helmrelease = %entry.key, release = %self.target, reason = %told.action, "{}", told.note);
+                    }
                     self.ctx.reporter.event(&entry, &told).await;
                 }
             }
