@@ -4,7 +4,6 @@ use std::sync::Once;
 use std::time::Duration;
 
 use git2::ConfigLevel;
-use jiff::Timestamp;
 use tandem_shared::child::ChildError;
 use tandem_shared::lock::{self, Guard, LockError};
 use tandem_shared::manifest::Manifest;
@@ -126,7 +125,7 @@ pub(super) fn begin(
         schema: Contract::current_schema(),
         writer: "mirror-sidecar".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: Timestamp::now(),
+        started_at: tandem_shared::clock::now(),
     };
     publish::json(&served.contract(), &contract)?;
     // What manifests name is kept from the first moment on, also of sources

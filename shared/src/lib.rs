@@ -19,10 +19,12 @@
 //! | [`watch`] | hints that something may have changed |
 //! | [`lock`], [`child`] | one live process per role, one writer per mirror, one operation per release |
 //! | [`memory`] | keeping an idle process small |
+//! | [`clock`], [`memory`] | the time as files tell it; the heap of a small process |
 //! | [`credentials`] | secrets on their own volume, in memory |
 
 pub mod artifact;
 pub mod child;
+pub mod clock;
 pub mod credentials;
 pub mod decision;
 pub mod layout;

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::Digest;
+use crate::request::WantSpec;
 use crate::source::Source;
 use crate::version::Document;
 
@@ -104,6 +105,9 @@ pub struct RefRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WantResult {
+    /// What was asked for, so that this file explains itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<WantSpec>,
     /// The last good result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Good>,

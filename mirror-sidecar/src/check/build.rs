@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use git2::Oid;
 use jiff::Timestamp;
+use tandem_shared::clock;
 use tandem_shared::manifest::{Good, Problem, Reason, WantResult};
 use tandem_shared::observe::Observed;
 use tandem_shared::request::{Request, Want, WantKind, WantSpec};
@@ -60,12 +61,8 @@ pub(super) fn build(
     let mut built = BTreeMap::new();
     for wants in groups.values() {
         for want in wants {
-            state
-                .serving
-                .edit()
-                .results
-                .entry(want.key.clone())
-                .or_default();
+            let results = &mut state.serving.edit().results;
+            results.entry(want.key.clone()).or_default().asked = Some(want.spec.clone());
         }
         let bad = if look_into_rejections {
             rejected(context, state, wants)
@@ -262,7 +259,7 @@ fn at(
         resolved: plan.resolved,
         inputs,
         size: exported.size,
-        since: Timestamp::now(),
+        since: clock::now(),
     };
     let built = if exported.written {
         Built::Written
@@ -337,7 +334,7 @@ fn apply(
             .as_ref()
             .map_or_else(|trouble| trouble.lasting, |_| true)
     });
-    let now = Timestamp::now();
+    let now = clock::now();
     for (want, outcome) in outcomes {
         let commit = found
             .get(&asked_name(want))

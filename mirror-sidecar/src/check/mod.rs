@@ -145,7 +145,7 @@ impl State {
     }
 
     fn publish(&mut self, context: &Context, soon: bool) -> bool {
-        let now = Timestamp::now();
+        let now = tandem_shared::clock::now();
         let result = if soon {
             self.serving.publish_soon(now)
         } else {
@@ -203,7 +203,7 @@ pub fn check(
             next: interval,
         };
     }
-    let now = Timestamp::now();
+    let now = tandem_shared::clock::now();
     let next = match result {
         Ok(()) => {
             let manifest = state.serving.edit();

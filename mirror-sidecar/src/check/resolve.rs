@@ -214,7 +214,7 @@ fn exchange(
         state.publish(context, true);
         *exchanged = true;
         listing = mirror.list(&list, &mut state.old_protocol)?;
-        state.serving.edit().checked_at = Some(Timestamp::now());
+        state.serving.edit().checked_at = Some(tandem_shared::clock::now());
     }
     let looked_up = if ask {
         names.clone()
@@ -249,7 +249,7 @@ fn exchange(
             settling = settle(state, request, mirror, &looked_up, &listing)?;
             refused = mirror.fetch(&settling.items)?;
         }
-        state.serving.edit().checked_at = Some(Timestamp::now());
+        state.serving.edit().checked_at = Some(tandem_shared::clock::now());
         for item in &settling.items {
             let miss = match refused.remove(&item.asked) {
                 Some(error) => Miss {
