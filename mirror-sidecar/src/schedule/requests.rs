@@ -61,7 +61,7 @@ impl Requests {
         let mut changes = Changes::default();
         for stray in listing.strays {
             let what = stray.display().to_string();
-            self.tell(&what, &format!("{what} is named after no source and isn't read; a request is named <slug>-<32 hex>.json, as a refusal of one with another name says"));
+            self.tell(&what, &misnamed(&stray));
         }
         let present: BTreeSet<SourceName> = listing.sources.into_iter().collect();
         let missing: Vec<SourceName> = self
@@ -143,6 +143,18 @@ fn observe_leniently(path: &std::path::Path, name: &SourceName) -> Option<Observ
     let document: Request = serde_json::from_slice(&bytes).ok()?;
     let digest = data_encoding::HEXLOWER.encode(&<sha2::Sha256 as sha2::Digest>::digest(&bytes));
     (document.source.name() == *name).then_some(Observed { document, digest })
+}
+
+/// What to do with a file whose name is none of a source's.
+fn misnamed(stray: &std::path::Path) -> String {
+    let shown = stray.display();
+    match observe::load::<Request>(stray) {
+        Ok(observed) => format!(
+            "{shown} isn't read under this name; rename it to {}.json, after its source",
+            observed.document.source.name()
+        ),
+        Err(error) => format!("a file that is named after no source isn't read: {error}"),
+    }
 }
 
 #[cfg(test)]
