@@ -97,6 +97,21 @@ pub enum InvalidSpec {
     /// A target namespace that isn't a namespace name.
     #[error("spec.targetNamespace {0:?} is not a valid name of a namespace")]
     TargetNamespace(String),
+    /// A reference to an object that the API can't have. Such a name must not get into
+    /// the path of a request, where it could mean another object.
+    #[error(
+        "{field} names the object {name:?} in the namespace {namespace:?}, which can't exist: \
+         names are lower-case letters, digits, '-' and, not in a namespace, '.', with a letter \
+         or digit at both ends; write the name of the object"
+    )]
+    Reference {
+        /// The field that names it.
+        field: &'static str,
+        /// Namespace of the object, written or derived.
+        namespace: String,
+        /// Name of the object.
+        name: String,
+    },
 }
 
 impl HelmRelease {
@@ -206,7 +221,35 @@ impl HelmRelease {
         if !is_label(&target.namespace) {
             return Err(InvalidSpec::TargetNamespace(target.namespace));
         }
-        Ok(())
+        self.validate_references()
+    }
+
+    fn validate_references(&self) -> Result<(), InvalidSpec> {
+        let own = self.own_namespace();
+        let credential = match self.chart_source()? {
+            ChartSource::Git(chart) => ("chart.secretRef", chart.secret),
+            ChartSource::Repository(chart) => ("chart.chartPullSecret", chart.secret),
+        };
+        let mut named: Vec<(&str, String, String)> = Vec::new();
+        if let (field, Some((namespace, name))) = credential {
+            named.push((field, namespace, name));
+        }
+        for source in self.spec.values_sources() {
+            if let Some(key) = source.config_map_key_ref.or(source.secret_key_ref) {
+                named.push(("valuesFrom", key.namespace(&own).to_owned(), key.name));
+            }
+        }
+        match named
+            .into_iter()
+            .find(|(_, namespace, name)| !is_label(namespace) || !is_object_name(name))
+        {
+            Some((field, namespace, name)) => Err(InvalidSpec::Reference {
+                field,
+                namespace,
+                name,
+            }),
+            None => Ok(()),
+        }
     }
 
     fn resolve(&self, reference: &ObjectReference) -> (String, String) {
@@ -370,10 +413,19 @@ fn is_release_name(name: &str) -> bool {
     name.len() <= 53 && name.split('.').all(is_label)
 }
 
+/// The name of a ConfigMap or Secret: dotted labels of any length.
+fn is_object_name(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(is_part)
+}
+
 /// A DNS label as the API takes it.
 fn is_label(name: &str) -> bool {
+    name.len() <= 63 && is_part(name)
+}
+
+fn is_part(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=63).contains(&name.len())
+    !name.is_empty()
         && name.bytes().all(|byte| inner(byte) || byte == b'-')
         && !name.starts_with('-')
         && !name.ends_with('-')

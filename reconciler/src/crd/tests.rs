@@ -251,6 +251,54 @@ fn what_can_not_be_released_is_refused_in_words() {
 }
 
 #[test]
+fn a_reference_can_not_lead_elsewhere_in_the_api() {
+    let validate = |spec: Value| release(spec).validate();
+    let by_values = |key: &str, reference: &Value| {
+        let entry = json!({key: reference, "optional": true});
+        validate(json!({"chart": git(), "releaseName": "a", "valuesFrom": [entry]}))
+    };
+    let by_chart = |reference: &Value| {
+        let mut chart = git();
+        chart["secretRef"] = reference.clone();
+        validate(json!({"chart": chart, "releaseName": "a"}))
+    };
+    for good in [
+        json!({"name": "a"}),
+        json!({"name": "kube-root-ca.crt", "namespace": "other"}),
+        json!({"name": "a".repeat(253), "namespace": ""}),
+    ] {
+        assert_eq!(by_values("configMapKeyRef", &good), Ok(()));
+        assert_eq!(by_values("secretKeyRef", &good), Ok(()));
+        assert_eq!(by_chart(&good), Ok(()));
+    }
+    for bad in [
+        json!({"name": ""}),
+        json!({"name": "../secrets/b"}),
+        json!({"name": "b?watch=1"}),
+        json!({"name": "B"}),
+        json!({"name": "b", "namespace": "x/secrets/b?y="}),
+        json!({"name": "b", "namespace": "a.b"}),
+    ] {
+        let said = [
+            by_values("configMapKeyRef", &bad),
+            by_values("secretKeyRef", &bad),
+            by_chart(&bad),
+            validate(json!({
+                "chart": git(),
+                "releaseName": "a",
+                "valueFileSecrets": [{"name": format!("{}/", bad["name"])}],
+            })),
+        ];
+        for error in said {
+            assert!(
+                matches!(error, Err(InvalidSpec::Reference { .. })),
+                "{bad}: {error:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn deprecated_secrets_come_first() {
     let spec = release(json!({
         "chart": git(),
