@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use tandem_shared::artifact::Digest;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, watch};
 use tracing::{debug, info, warn};
@@ -58,6 +59,10 @@ pub(super) struct Pass<'a> {
     pub(super) permit: Option<OwnedSemaphorePermit>,
     pub(super) slot: Option<SemaphorePermit<'a>>,
     pub(super) decided: Option<Decision>,
+    /// The name of what was decided, also without a plan.
+    pub(super) action: Option<&'static str>,
+    /// Another HelmRelease has the name now.
+    pub(super) replaced: bool,
     pub(super) chart: Option<(String, Digest)>,
 }
 
@@ -112,6 +117,8 @@ impl<'a> Pass<'a> {
             permit: None,
             slot: Some(slot),
             decided: None,
+            action: None,
+            replaced: false,
             chart: None,
             snapshot,
             inputs,
@@ -131,11 +138,9 @@ impl<'a> Pass<'a> {
             break;
         }
         if let Err(trouble) = end {
-            let key = self.key();
-            if !self.ctx.stopping.is_cancelled() {
-                warn!(helmrelease = %key, release = %self.target, reason = trouble.reason, "{}", trouble.message);
-            }
+            warn!(helmrelease = %self.key(), release = %self.target, reason = trouble.reason, "{}", trouble.message);
             self.logged = true;
+            self.action.get_or_insert("Wait");
             let message = trouble.message.clone();
             self.with_subject(|draft, subject| {
                 status::troubled(draft, subject, trouble.reason, &message)
@@ -150,11 +155,17 @@ impl<'a> Pass<'a> {
         if self.ctx.stopping.is_cancelled() {
             return Ok(Next::End);
         }
-        self.look();
+        if !self.look() {
+            return Ok(Next::End);
+        }
         let snapshot = self.snapshot.clone();
         let Some(release) = snapshot.entry.release() else {
             return self.unreadable().await;
         };
+        if self.fresh.is_none() && snapshot.history.is_none() {
+            // Nobody follows its records: there is no telling without asking.
+            return self.freshen(false).await;
+        }
         let begun = Instant::now();
         let rollbacks = self.draft.status.rollback_count.unwrap_or_default();
         let gathered = gather(
@@ -171,6 +182,7 @@ impl<'a> Pass<'a> {
 
         let (decision, opened) = self.decide(&gathered, release).await?;
         debug!(helmrelease = %self.key(), release = %self.target, action = decision.action.kind().as_str(), reason = decision.reason.as_str(), fresh = self.fresh.is_some(), "{}", decision.message);
+        self.action = Some(decision.action.kind().as_str());
         self.decided = Some(decision.clone());
         if matches!(
             decision.action,
@@ -192,13 +204,17 @@ impl<'a> Pass<'a> {
         self.act(&gathered, release, &decision, opened).await
     }
 
-    /// Takes the newest of what concerns the HelmRelease.
-    fn look(&mut self) {
+    /// Takes the newest of what concerns the HelmRelease. A release of another name, or a
+    /// HelmRelease that only bears the name of the one that is gone, is another pass.
+    fn look(&mut self) -> bool {
         let snapshot = self.inputs.borrow_and_update().clone();
-        // A release of another name is another pass; this one ends what it began.
-        if snapshot.entry.target.is_none() || snapshot.entry.target.as_ref() == Some(&self.target) {
+        let (old, new) = (&self.snapshot.entry, &snapshot.entry);
+        self.replaced = old.object.uid() != new.object.uid();
+        let same = !self.replaced && old.target == new.target;
+        if same {
             self.snapshot = snapshot;
         }
+        same
     }
 
     pub(super) fn key(&self) -> String {
@@ -278,7 +294,6 @@ impl<'a> Pass<'a> {
                 observed.terminating = fresh.terminating.clone();
             }
             (None, Some(known)) => observed.history = known.clone(),
-            // Nothing is known: as for a release that was never made, which is looked into.
             (None, None) => {}
         }
         observed
@@ -309,6 +324,7 @@ impl<'a> Pass<'a> {
             return self.finalizer(false).await.map(|()| Next::End);
         }
         let message = unclear.to_string();
+        self.action = Some("Refuse");
         self.with_subject(|draft, subject| status::refuse(draft, subject, "InvalidSpec", &message));
         Ok(Next::End)
     }

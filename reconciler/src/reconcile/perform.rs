@@ -49,13 +49,18 @@ impl Pass<'_> {
                 started_at: Time(Timestamp::now()),
                 interrupted: false,
             };
+            let before = self.draft.status.last_attempted_revision.clone();
             self.with_subject(|draft, subject| status::started(draft, subject, &record));
             // Before the child: whatever becomes of us, it is known whose it is.
             self.save()
                 .await
                 .map_err(|error| Trouble::new("ApiFailed", error))?;
             self.ctx.metrics.child(verb(action));
-            if let Some(material) = material.filter(|_| opened.is_some()) {
+            // Only of what is new: a chart may have been there long before it was asked for.
+            if let Some(material) = material
+                && action == OperationAction::Upgrade
+                && before.as_ref() != Some(&material.revision)
+            {
                 self.published(material);
             }
         }

@@ -37,9 +37,14 @@ impl Pass<'_> {
         // The next helm child need not wait until this is written.
         self.permit = None;
         let entry = self.snapshot.entry.clone();
+        if self.replaced {
+            return;
+        }
         // First: whoever reads of it in the API finds it on the volume, too.
-        if !entry.is_deleting() || entry.has_finalizer() {
-            let decision = self.decision();
+        if let Some(action) = self.action
+            && (!entry.is_deleting() || entry.has_finalizer())
+        {
+            let decision = self.decision(action);
             let reporter = self.ctx.reporter.clone();
             tokio::task::block_in_place(|| reporter.decision(&decision));
         }
@@ -73,7 +78,7 @@ impl Pass<'_> {
             .action("sync", !failed, &self.target, self.began.elapsed());
     }
 
-    pub(super) fn decision(&self) -> decision::Decision {
+    pub(super) fn decision(&self, action: &str) -> decision::Decision {
         let entry = &self.snapshot.entry;
         let ready = self.draft.status.condition(ConditionType::Ready);
         let is_ready = ready.is_some_and(|ready| ready.status == "True");
@@ -108,11 +113,7 @@ impl Pass<'_> {
             wants,
             artifact: self.chart.as_ref().map(|(_, artifact)| artifact.clone()),
             chart_revision: self.chart.as_ref().map(|(revision, _)| revision.clone()),
-            action: self
-                .decided
-                .as_ref()
-                .map_or("Refuse", |decided| decided.action.kind().as_str())
-                .to_owned(),
+            action: action.to_owned(),
             reason,
             message,
             ready: is_ready,

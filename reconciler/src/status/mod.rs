@@ -93,6 +93,15 @@ pub fn started(draft: &mut Draft, subject: &Subject<'_>, operation: &Operation) 
     if phase.is_some() {
         draft.status.phase = phase;
     }
+    // After an uninstall the numbers begin anew: what was tested under this one is gone.
+    let makes = !matches!(
+        operation.action,
+        OperationAction::Test | OperationAction::Uninstall | OperationAction::RemoveFailedInstall
+    );
+    let tested = draft.status.last_test.as_ref();
+    if makes && tested.is_some_and(|test| test.revision >= operation.revision) {
+        draft.status.last_test = None;
+    }
     draft.status.release_name = Some(name.clone());
     draft.status.operation = Some(operation.clone());
     draft.clear(ConditionType::Stalled);
