@@ -11,6 +11,7 @@
 
 pub mod charts;
 pub mod cluster;
+pub mod command_line;
 pub mod daemon;
 pub mod git;
 pub mod guard;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use tandem_tests::command_line::arguments;
 use tandem_tests::progress::note;
 
 /// Writes the files that are generated from types.
@@ -18,7 +19,7 @@ struct Args {
 }
 
 fn main() -> Result<ExitCode> {
-    let args = Args::parse();
+    let args = Args::parse_from(arguments());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut stale = Vec::new();
     for (name, content) in generated()? {

@@ -9,6 +9,7 @@ mod report;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use tandem_tests::cluster::{Cluster, Options};
+use tandem_tests::command_line::arguments;
 use tandem_tests::git::{HttpServer, Scheme, Upstreams};
 use tandem_tests::helm::Helm;
 use tandem_tests::kubernetes::{HelmReleases, install_crd};
@@ -19,7 +20,7 @@ use args::Args;
 use report::Report;
 
 fn main() -> Result<()> {
-    let args = Args::parse();
+    let args = Args::parse_from(arguments());
     ensure!(
         args.charts <= args.releases,
         "--charts {} is more than --releases {}",

@@ -10,13 +10,14 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use tandem_tests::command_line::arguments;
 use tandem_tests::progress::note;
 
 use args::Args;
 use stage::Stage;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::parse_from(arguments());
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
