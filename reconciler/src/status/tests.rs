@@ -367,6 +367,33 @@ fn the_removal_of_a_failed_install_keeps_its_reason() {
 }
 
 #[test]
+fn a_revision_made_anew_is_untested() {
+    let tested = |revision| {
+        let mut status = installed();
+        status.last_test = Some(LastTest {
+            revision,
+            succeeded: false,
+            finished_at: Time(now()),
+        });
+        status
+    };
+    let left = |tested_revision, action| {
+        pass(&tested(tested_revision), |draft, subject| {
+            started(draft, subject, &operation(action));
+        })
+        .last_test
+        .map(|test| test.revision)
+    };
+    // The operation makes revision 2.
+    assert_eq!(left(1, OperationAction::Upgrade), Some(1));
+    assert_eq!(left(1, OperationAction::Rollback), Some(1));
+    assert_eq!(left(2, OperationAction::Install), None);
+    assert_eq!(left(3, OperationAction::Upgrade), None);
+    assert_eq!(left(2, OperationAction::RemoveFailedInstall), Some(2));
+    assert_eq!(left(2, OperationAction::Test), Some(2));
+}
+
+#[test]
 fn tests_that_fail() {
     let run = |ignore: bool| {
         pass(&installed(), |draft, subject| {
