@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::Digest;
-use crate::request::WantSpec;
+use crate::request::{ResolvedDependency, WantSpec};
 use crate::source::Source;
 use crate::version::Document;
 
@@ -156,21 +156,6 @@ pub struct ChartName {
     pub name: String,
     /// `version`.
     pub version: String,
-}
-
-/// One dependency of a chart, as it was resolved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ResolvedDependency {
-    /// Name of the dependency's chart.
-    pub name: String,
-    /// The version that was chosen.
-    pub version: String,
-    /// Where it came from (`file://…`, `https://…`, `oci://…`).
-    pub repository: String,
-    /// SHA-256 of its archive, in hex, for a remote one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub digest: Option<String>,
 }
 
 /// Why one want can't be had (or not in its newest form).

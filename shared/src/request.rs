@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::Digest;
-use crate::manifest::ResolvedDependency;
 use crate::names;
 use crate::source::Source;
 use crate::version::Document;
@@ -135,6 +134,21 @@ impl Prefer {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// One dependency of a chart, as it was resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedDependency {
+    /// Name of the dependency's chart.
+    pub name: String,
+    /// The version that was chosen.
+    pub version: String,
+    /// Where it came from (`file://…`, `https://…`, `oci://…`).
+    pub repository: String,
+    /// SHA-256 of its archive, in hex, for a remote one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 impl WantSpec {

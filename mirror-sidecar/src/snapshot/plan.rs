@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use git2::Oid;
 use tandem_shared::artifact::Limits;
-use tandem_shared::manifest::{ChartName, ResolvedDependency};
+use tandem_shared::manifest::ChartName;
 use tandem_shared::names::sha256_hex;
-use tandem_shared::request::{WantKind, WantSpec};
+use tandem_shared::request::{ResolvedDependency, WantKind, WantSpec};
 
 use super::SnapshotError;
 use super::chart::{self, ChartFile, Dependency};
