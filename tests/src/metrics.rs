@@ -9,6 +9,7 @@ use crate::http_client;
 /// What the product's own counters are named.
 const HELM_PROCESSES: &str = "tandem_helm_children_total";
 const API_WRITES: &str = "tandem_api_writes_total";
+const STAGES: &str = "tandem_stage_duration_seconds";
 const GIT_PROCESSES: &str = "tandem_mirror_git_children_total";
 const EXCHANGES: &str = "tandem_mirror_exchanges_total";
 
@@ -71,6 +72,23 @@ impl Metrics {
     /// Writes of a reconciler to the Kubernetes API.
     pub fn api_writes(&self) -> f64 {
         self.sum(API_WRITES, &[])
+    }
+
+    /// Times that a reconciler took in all for each stage of its passes, and how
+    /// often: seconds and count, by stage.
+    pub fn stages(&self) -> BTreeMap<String, (f64, f64)> {
+        let names = self
+            .0
+            .iter()
+            .filter_map(|sample| sample.labels.get("stage").cloned());
+        names
+            .map(|stage| {
+                let labels = [("stage", stage.as_str())];
+                let part = |suffix: &str| self.sum(&format!("{STAGES}_{suffix}"), &labels);
+                let found = (part("sum"), part("count"));
+                (stage, found)
+            })
+            .collect()
     }
 
     /// Git programs that a mirror-sidecar has started.
@@ -136,6 +154,18 @@ fn labels(mut text: &str) -> Option<BTreeMap<String, String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stages_have_a_time_and_a_count() {
+        let page = Metrics::parse(
+            "tandem_stage_duration_seconds_sum{stage=\"plan\"} 0.5\ntandem_stage_duration_seconds_count{stage=\"plan\"} 4\n\
+             tandem_stage_duration_seconds_bucket{le=\"1\",stage=\"plan\"} 4\n",
+        );
+        assert_eq!(
+            page.stages(),
+            BTreeMap::from([("plan".to_owned(), (0.5, 4.0))])
+        );
+    }
 
     #[test]
     fn sums_are_over_what_the_labels_name() {

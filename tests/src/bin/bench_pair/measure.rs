@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use anyhow::Result;
 use serde::Serialize;
 use tandem_tests::metrics::Metrics;
 use tandem_tests::pair::Role;
-use tandem_tests::procfs;
+use tandem_tests::procfs::{self, Process};
 
-/// How often children are looked at for their memory.
-const INTERVAL: Duration = Duration::from_millis(25);
+/// How often children are looked at.
+const INTERVAL: Duration = Duration::from_millis(10);
 
 /// What one phase cost.
 #[derive(Clone, Debug, Serialize)]
@@ -31,12 +31,18 @@ pub(crate) struct Phase {
     pub(crate) reconciler_peak: u64,
     /// Peak resident bytes of all children that lived at one moment.
     pub(crate) children_peak: u64,
+    /// Seconds that a helm program lived on average, as seen from outside.
+    pub(crate) helm_life: Option<f64>,
+    /// Helm programs that lived at one time, on average.
+    pub(crate) helm_at_a_time: f64,
     /// Programs that were started.
     pub(crate) helm: u64,
     pub(crate) git: u64,
     /// Exchanges with the chart source: looks at its refs, and fetches.
     pub(crate) polls: u64,
     pub(crate) fetches: u64,
+    /// Mean milliseconds of each stage of the reconciler's passes, and passes.
+    pub(crate) stages: BTreeMap<String, (f64, u64)>,
 }
 
 /// A phase that is going on.
@@ -50,12 +56,12 @@ pub(crate) struct Running {
 }
 
 /// What the products count themselves.
-#[derive(Clone, Copy)]
 struct Counts {
     helm: f64,
     git: f64,
     polls: f64,
     fetches: f64,
+    stages: BTreeMap<String, (f64, f64)>,
 }
 
 impl Counts {
@@ -67,6 +73,7 @@ impl Counts {
             git: sidecar.git_processes(),
             polls: sidecar.polls(),
             fetches: sidecar.fetches(),
+            stages: reconciler.stages(),
         })
     }
 }
@@ -94,7 +101,7 @@ impl Running {
         let [sidecar_peak, reconciler_peak] = self
             .roles
             .map(|pid| procfs::memory(pid, "VmHWM").unwrap_or_default());
-        let children_peak = self.sampler.finish();
+        let seen = self.sampler.finish();
         let counts = Counts::read(sidecar, reconciler).await?;
         let own = |role: usize| (after[role].0.saturating_sub(self.before[role].0)).as_secs_f64();
         let children =
@@ -108,13 +115,33 @@ impl Running {
             children_cpu: children(0) + children(1),
             sidecar_peak,
             reconciler_peak,
-            children_peak,
+            children_peak: seen.peak,
+            helm_life: (seen.ended > 0).then(|| seen.lived.as_secs_f64() / f64::from(seen.ended)),
+            helm_at_a_time: seen.lived.as_secs_f64() / seconds,
             helm: difference(counts.helm, self.counts.helm),
             git: difference(counts.git, self.counts.git),
             polls: difference(counts.polls, self.counts.polls),
             fetches: difference(counts.fetches, self.counts.fetches),
+            stages: means(&counts.stages, &self.counts.stages),
         })
     }
+}
+
+fn means(
+    after: &BTreeMap<String, (f64, f64)>,
+    before: &BTreeMap<String, (f64, f64)>,
+) -> BTreeMap<String, (f64, u64)> {
+    let mean = |(stage, (sum, count)): (&String, &(f64, f64))| {
+        let earlier = before.get(stage).copied().unwrap_or_default();
+        let times = count - earlier.1;
+        (times > 0.0).then(|| {
+            (
+                stage.clone(),
+                ((sum - earlier.0) / times * 1000.0, times.round() as u64),
+            )
+        })
+    };
+    after.iter().filter_map(mean).collect()
 }
 
 /// Processor time of a process, and of its children that have ended.
@@ -138,58 +165,76 @@ fn write(pid: u32) -> std::io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }
 
+/// What a look at the children, every few milliseconds, has found.
+#[derive(Default)]
+struct Seen {
+    /// Resident bytes of all that lived at one moment, at most.
+    peak: u64,
+    /// Helm programs that live, and since when.
+    alive: BTreeMap<u32, Instant>,
+    /// Helm programs that have ended, and how long all of them lived.
+    ended: u32,
+    lived: Duration,
+}
+
+impl Seen {
+    fn look(&mut self, roles: [u32; 2]) {
+        let children: Vec<Process> = roles.iter().flat_map(|pid| descendants(*pid)).collect();
+        let resident = |one: &Process| procfs::memory(one.pid, "VmRSS").unwrap_or_default();
+        self.peak = self.peak.max(children.iter().map(resident).sum());
+        let now = Instant::now();
+        let helm: Vec<u32> = children
+            .iter()
+            .filter(|one| one.name == "helm")
+            .map(|one| one.pid)
+            .collect();
+        for pid in &helm {
+            self.alive.entry(*pid).or_insert(now);
+        }
+        self.alive.retain(|pid, since| {
+            let lives = helm.contains(pid);
+            if !lives {
+                self.ended += 1;
+                self.lived += now.duration_since(*since);
+            }
+            lives
+        });
+    }
+}
+
 /// Looks at the children of both processes, and at their children.
 struct Sampler {
     stop: Arc<AtomicBool>,
-    peak: Arc<Mutex<u64>>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Seen>,
 }
 
 impl Sampler {
     fn start(roles: [u32; 2]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let peak = Arc::new(Mutex::new(0));
-        let (stopped, highest) = (stop.clone(), peak.clone());
+        let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
+            let mut seen = Seen::default();
             while !stopped.load(Ordering::Relaxed) {
-                let now: u64 = roles
-                    .iter()
-                    .map(|pid| descendants(*pid).values().sum::<u64>())
-                    .sum();
-                let mut highest = highest
-                    .lock()
-                    .unwrap_or_else(|poisoned| poisoned.into_inner());
-                *highest = now.max(*highest);
-                drop(highest);
+                seen.look(roles);
                 std::thread::sleep(INTERVAL);
             }
+            seen
         });
-        Self { stop, peak, thread }
+        Self { stop, thread }
     }
 
-    fn finish(self) -> u64 {
+    fn finish(self) -> Seen {
         self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.join();
-        *self
-            .peak
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.thread.join().unwrap_or_default()
     }
 }
 
-fn descendants(pid: u32) -> BTreeMap<u32, u64> {
-    let mut found = BTreeMap::new();
+fn descendants(pid: u32) -> Vec<Process> {
+    let mut found = Vec::new();
     let mut open = procfs::children(pid);
     while let Some(one) = open.pop() {
-        if found
-            .insert(
-                one.pid,
-                procfs::memory(one.pid, "VmRSS").unwrap_or_default(),
-            )
-            .is_none()
-        {
-            open.extend(procfs::children(one.pid));
-        }
+        open.extend(procfs::children(one.pid));
+        found.push(one);
     }
     found
 }

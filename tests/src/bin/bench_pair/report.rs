@@ -110,6 +110,22 @@ impl Report {
             "peak resident of both while converging: {}",
             megabytes(pair.converge.sidecar_peak + pair.converge.reconciler_peak)
         )?;
+        let stages: Vec<String> = pair
+            .converge
+            .stages
+            .iter()
+            .map(|(stage, (mean, times))| format!("{stage} {mean:.1} ms x {times}"))
+            .collect();
+        writeln!(
+            out,
+            "a helm program lived {} in the loop, {} under the pair; {:.1} of them at a time under the pair",
+            seconds(self.bare.seconds * f64::from(self.parallel) / f64::from(self.releases)),
+            pair.converge
+                .helm_life
+                .map_or_else(|| "-".to_owned(), seconds),
+            pair.converge.helm_at_a_time
+        )?;
+        writeln!(out, "stages while converging, mean: {}", stages.join(", "))?;
         writeln!(
             out,
             "push of one chart: sync-git call to helm started {} ms, to all {} releases live {} ms",
