@@ -59,8 +59,10 @@ async fn run(args: &Args) -> Result<Report> {
     upstream.push("main", "Add the charts")?;
     let server = HttpServer::start(&upstreams, Scheme::Http)?;
 
-    let namespace = cluster.namespace("bench-bare").await?;
-    let bare = bare::run(args, &helm, &namespace, upstream.work())?;
+    // Once before and once after: whatever else the machine does changes, and
+    // a ratio to one loop alone would measure that.
+    let namespace = cluster.namespace("bench-before").await?;
+    let before = bare::run(args, &helm, &namespace, upstream.work())?;
     let namespace = cluster.namespace("bench-pair").await?;
     let releases = HelmReleases::new(client, &namespace);
     let bench = converge::Bench {
@@ -72,5 +74,12 @@ async fn run(args: &Args) -> Result<Report> {
         releases,
     };
     let pair = bench.run().await?;
-    Ok(Report::new(args, helm_version.to_string(), bare, pair))
+    let namespace = cluster.namespace("bench-after").await?;
+    let after = bare::run(args, &helm, &namespace, upstream.work())?;
+    Ok(Report::new(
+        args,
+        helm_version.to_string(),
+        [before, after],
+        pair,
+    ))
 }

@@ -21,14 +21,20 @@ pub(crate) struct Report {
     helm: String,
     bare_flags: String,
     cores: usize,
-    bare: Bare,
+    /// The loop before and after the pair's turn.
+    bare: [Bare; 2],
     pair: Pair,
-    /// The pair's time to converge, in times of the bare loop.
+    /// The pair's time to converge, in times of the bare loop's mean.
     ratio: f64,
+    /// The same of the processor time, children included.
+    cpu_ratio: f64,
 }
 
 impl Report {
-    pub(crate) fn new(args: &Args, helm: String, bare: Bare, pair: Pair) -> Self {
+    pub(crate) fn new(args: &Args, helm: String, bare: [Bare; 2], pair: Pair) -> Self {
+        let mean = |part: fn(&Bare) -> f64| bare.iter().map(part).sum::<f64>() / 2.0;
+        let converge = &pair.converge;
+        let cpu = converge.sidecar_cpu + converge.reconciler_cpu + converge.children_cpu;
         Self {
             releases: args.releases,
             charts: args.charts,
@@ -36,7 +42,8 @@ impl Report {
             helm,
             bare_flags: bare::FLAGS.join(" "),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            ratio: pair.converge.seconds / bare.seconds,
+            ratio: converge.seconds / mean(|bare| bare.seconds),
+            cpu_ratio: cpu / mean(|bare| bare.cpu),
             bare,
             pair,
         }
@@ -70,27 +77,34 @@ impl Report {
             "polls",
             "fetches",
         ]);
-        let dash = || "-".to_owned();
-        let mut bare = vec![
-            "bare helm loop".to_owned(),
-            seconds(self.bare.seconds),
-            dash(),
-            dash(),
-            seconds(self.bare.cpu),
-        ];
-        bare.extend([
-            dash(),
-            dash(),
-            dash(),
-            self.releases.to_string(),
-            dash(),
-            dash(),
-            dash(),
-        ]);
-        table.add_row(bare);
+        for (bare, name) in self
+            .bare
+            .iter()
+            .zip(["bare helm loop before", "bare helm loop after"])
+        {
+            let dash = || "-".to_owned();
+            let mut cells = vec![
+                name.to_owned(),
+                seconds(bare.seconds),
+                dash(),
+                dash(),
+                seconds(bare.cpu),
+            ];
+            cells.extend([
+                dash(),
+                dash(),
+                dash(),
+                self.releases.to_string(),
+                dash(),
+                dash(),
+                dash(),
+            ]);
+            table.add_row(cells);
+        }
         for phase in [&self.pair.converge, &self.pair.push, &self.pair.idle] {
             table.add_row(row(phase));
         }
+        let loop_seconds = self.bare.iter().map(|bare| bare.seconds).sum::<f64>() / 2.0;
         let mut out = std::io::stdout();
         writeln!(out, "\n{table}")?;
         writeln!(
@@ -119,7 +133,7 @@ impl Report {
         writeln!(
             out,
             "a helm program lived {} in the loop, {} under the pair; {:.1} of them at a time under the pair",
-            seconds(self.bare.seconds * f64::from(self.parallel) / f64::from(self.releases)),
+            seconds(loop_seconds * f64::from(self.parallel) / f64::from(self.releases)),
             pair.converge
                 .helm_life
                 .map_or_else(|| "-".to_owned(), seconds),
@@ -133,8 +147,12 @@ impl Report {
         )?;
         writeln!(
             out,
-            "ratio {:.2}: pair {:.1} s, bare loop {:.1} s",
-            self.ratio, pair.converge.seconds, self.bare.seconds
+            "ratio {:.2}: pair {:.1} s, bare loop {:.1} s and {:.1} s; of processor time {:.2}",
+            self.ratio,
+            pair.converge.seconds,
+            self.bare[0].seconds,
+            self.bare[1].seconds,
+            self.cpu_ratio
         )?;
         Ok(())
     }
