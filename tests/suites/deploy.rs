@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
+use axum::http;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding, RoleRef, Subject};
@@ -245,4 +246,101 @@ async fn the_reconcilers_role_is_enough_beside_what_the_charts_need() {
     releases.released_from("web", &second).await.unwrap();
     releases.delete("web").await.unwrap();
     releases.gone("web").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_definition_is_the_one_that_users_know() {
+    let cluster = Cluster::shared().unwrap();
+    let client = cluster.client().await.unwrap();
+    install_crd(&client).await.unwrap();
+    let namespace = cluster.namespace("definition").await.unwrap();
+    let path = format!("/apis/helm.fluxcd.io/v1/namespaces/{namespace}/helmreleases");
+
+    let listed = client
+        .list_api_group_resources("helm.fluxcd.io/v1")
+        .await
+        .unwrap()
+        .resources;
+    let resource = listed
+        .iter()
+        .find(|one| one.name == "helmreleases")
+        .unwrap();
+    assert_eq!(
+        resource.short_names,
+        Some(vec!["hr".to_owned(), "hrs".to_owned()])
+    );
+    assert!(listed.iter().any(|one| one.name == "helmreleases/status"));
+    let table = http::Request::get(&path)
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Vec::new())
+        .unwrap();
+    let table: Value = client.request(table).await.unwrap();
+    let columns: Vec<&str> = table["columnDefinitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        columns,
+        [
+            "Name",
+            "Release",
+            "Phase",
+            "ReleaseStatus",
+            "Message",
+            "Age"
+        ]
+    );
+
+    let releases = HelmReleases::new(client.clone(), &namespace);
+    // Every field, in the spellings that manifests in the wild use.
+    let every = json!({
+        "chart": {
+            "git": "git@example.org:charts.git", "ref": "master", "path": "charts/app",
+            "secretRef": {"name": "git", "namespace": "other"}, "skipDepUpdate": true,
+            "repository": "https://example.org/charts/", "name": "app", "version": "~1.2.0 ",
+            "chartPullSecret": {"name": "pull"},
+        },
+        "helmVersion": "v3", "releaseName": "app", "targetNamespace": "apps", "maxHistory": 0,
+        "timeout": 600, "resetValues": false, "skipCRDs": true, "wait": true, "forceUpgrade": true,
+        "disableOpenAPIValidation": true,
+        "rollback": {
+            "enable": true, "retry": true, "maxRetries": 0, "force": true, "recreate": true,
+            "disableHooks": true, "timeout": 300, "wait": true,
+        },
+        "test": {"enable": true, "ignoreFailures": true, "timeout": 30, "cleanup": false},
+        "values": {"any": [1, {"x": null}], "s": "yes"},
+        "valuesFrom": [
+            {"configMapKeyRef": {"name": "a", "namespace": "b", "key": "c", "optional": true}},
+            {"secretKeyRef": {"name": "a", "optional": false}},
+            {"externalSourceRef": {"url": "https://example.org/values.yaml", "optional": true}},
+            {"chartFileRef": {"path": "prod.yaml", "optional": true}},
+        ],
+        "valueFileSecrets": [{"name": "old"}],
+    });
+    releases.apply("every", &every).await.unwrap();
+    assert_eq!(
+        releases.get("every").await.unwrap().0.data["spec"],
+        every,
+        "nothing is dropped"
+    );
+    let unknown = json!({"chart": {"git": "https://example.org/x", "path": "x", "appVersion": "1"}, "rollback": {"enabled": true}});
+    releases.apply("unknown", &unknown).await.unwrap();
+    releases
+        .apply("strange", &json!({"chart": {}, "values": ["no", "map"]}))
+        .await
+        .unwrap();
+    for bad in [
+        json!({}),
+        json!({"chart": "x"}),
+        json!({"chart": {}, "timeout": "5m"}),
+        json!({"chart": {}, "helmVersion": "v4"}),
+    ] {
+        let refused = releases.apply("bad", &bad).await.unwrap_err();
+        assert!(
+            format!("{refused:#}").contains("spec"),
+            "{bad}: {refused:#}"
+        );
+    }
 }

@@ -99,6 +99,32 @@ async fn a_release_is_installed_follows_a_push_and_goes_with_its_helmrelease() {
         [(1, "superseded".to_owned()), (2, "deployed".to_owned())]
     );
 
+    // What dashboards of helm-operator ask for.
+    let metrics = world.reconciler().unwrap().metrics().await.unwrap();
+    for (action, times) in [("install", 1.0), ("upgrade", 1.0)] {
+        let labels = [
+            ("action", action),
+            ("success", "true"),
+            ("target_namespace", namespace.as_str()),
+            ("release_name", release.as_str()),
+        ];
+        let count = "flux_helm_operator_release_action_duration_seconds_count";
+        assert_eq!(metrics.sum(count, &labels), times, "{action}");
+    }
+    let synced = [("action", "sync"), ("success", "true")];
+    assert!(
+        metrics.sum(
+            "flux_helm_operator_release_action_duration_seconds_count",
+            &synced
+        ) >= 2.0
+    );
+    assert_eq!(metrics.sum("flux_helm_operator_release_count", &[]), 1.0);
+    let ready = [("condition", "Ready"), ("release_name", release.as_str())];
+    assert_eq!(
+        metrics.sum("flux_helm_operator_release_condition_info", &ready),
+        1.0
+    );
+
     assert_eq!(world.volume.requests().unwrap().len(), 1);
     releases.delete("web").await.unwrap();
     releases.gone("web").await.unwrap();

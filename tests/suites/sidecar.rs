@@ -499,3 +499,80 @@ async fn a_sibling_comes_with_the_chart_and_its_changes_count() {
     let after = good(&volume, &source, "umbrella", &second).await.unwrap();
     assert_ne!(before.artifact, after.artifact);
 }
+
+#[tokio::test]
+async fn a_mirror_holds_what_is_asked_for_and_stays_small() {
+    let (_upstreams, upstream, _) = upstream();
+    for number in 0..20 {
+        upstream.write("history", number.to_string()).unwrap();
+        upstream.push("main", &format!("History {number}")).unwrap();
+    }
+    upstream.push("unasked", "Branch off").unwrap();
+    upstream.push_tag("v-unasked").unwrap();
+    let (volume, role) = start(&Extra::default()).await;
+    let source = git(&upstream.file_url());
+    let mut asked = request(&source, [chart("app", "main", "charts/app")]);
+    let mirror = volume.layout().served.mirror(&source.name());
+    let held = |args: &[&str]| {
+        let output = tandem_tests::git::git()
+            .unwrap()
+            .arg("--git-dir")
+            .arg(&mirror)
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    // More pushes than a shallow mirror may remember the ends of.
+    for number in 0..70 {
+        upstream
+            .write_all(&charts::config_map("charts/app", &format!("push {number}")))
+            .unwrap();
+        let commit = upstream.push("main", &format!("Push {number}")).unwrap();
+        asked.refresh = number.to_string();
+        volume.ask(&asked).unwrap();
+        good(&volume, &source, "app", &commit).await.unwrap();
+        if number == 0 {
+            assert_eq!(
+                held(&["rev-list", "--all", "--count"]),
+                "1",
+                "one commit, not its history"
+            );
+        }
+    }
+    assert_eq!(
+        held(&["for-each-ref", "--format=%(refname)"])
+            .lines()
+            .count(),
+        1
+    );
+    until("the mirror to be repacked", LONG, || async {
+        let ends = std::fs::read_to_string(mirror.join("shallow"))?
+            .lines()
+            .count();
+        Ok(Look::when(
+            ends <= 64,
+            format!("{ends} ends, {}", held(&["count-objects", "-v"])),
+        ))
+    })
+    .await
+    .unwrap();
+    let metrics = role.metrics().await.unwrap();
+    assert!(metrics.sum("tandem_mirror_git_children_total", &[("kind", "repack")]) >= 1.0);
+    // What was repacked still serves.
+    asked.refresh = "after".into();
+    volume.ask(&asked).unwrap();
+    let served = manifest(&volume, &source, "after", |one| {
+        one.handled_refresh == "after"
+    })
+    .await
+    .unwrap();
+    let good = served.results["app"].good.as_ref().unwrap();
+    assert!(
+        content(&volume, &good.artifact)
+            .unwrap()
+            .values()
+            .any(|text| text.contains("push 69"))
+    );
+}
