@@ -2,6 +2,19 @@
 //! It contacts nothing but the Kubernetes API; charts come from files on the volume.
 //!
 //! `mirror -> snapshot -> publish ┃volume┃ trigger -> gather -> plan -> release -> report`
+//!
+//! | module | what it settles |
+//! |---|---|
+//! | [`args`], [`config`], [`command`], [`app`] | how it is started, and what that amounts to |
+//! | [`crd`] | the HelmRelease, and what its fields mean |
+//! | [`watches`], [`releases`], [`records`] | HelmReleases and Helm's records, followed and kept in memory |
+//! | [`triggers`], [`served`], [`view`] | manifests, followed, and what they say about one want |
+//! | [`demand`], [`wanted`], [`credentials`] | what is asked of the sidecar, and with which secrets |
+//! | [`controller`] | what concerns whom, and whose turn it is |
+//! | [`reconcile`] | one pass: gather, plan, release, report |
+//! | [`values`], [`identity`], [`mask`] | what a release is made from, how that is known again, and what stays unsaid |
+//! | [`helm`], [`storage`] | the program, and the records that it keeps |
+//! | [`status`], [`events`], [`metrics`], [`http`], [`status_table`] | what operators see |
 
 pub mod app;
 pub mod args;

@@ -62,7 +62,10 @@ pub fn view(manifest: Result<&Manifest, &Unread>, key: &str) -> WantView {
     let manifest = match manifest {
         Ok(manifest) => manifest,
         Err(Unread::Absent) => {
-            return WantView::Pending("the mirror-sidecar has not answered yet".to_owned());
+            return WantView::Pending(
+                "the mirror-sidecar has not answered yet; if that lasts, see whether it runs"
+                    .to_owned(),
+            );
         }
         Err(Unread::Refused(why)) => {
             return WantView::Problem(Trouble {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tandem_shared::artifact::Digest;
 use tandem_shared::layout;
 use tandem_shared::observe::{self, ObserveError};
-use tandem_shared::publish::{self, PublishError};
+use tandem_shared::publish::{self, Audience, PublishError};
 use tandem_shared::request::Request;
 use tandem_shared::source::SourceName;
 use tracing::{info, warn};
@@ -142,6 +142,12 @@ impl Wanted {
         wanted: BTreeMap<SourceName, Request>,
         thoroughly: bool,
     ) -> Result<usize, PublishError> {
+        if thoroughly {
+            // Whoever empties a volume by hand takes the folders, too.
+            for folder in self.mount.folders() {
+                publish::folder(&folder, Audience::Group)?;
+            }
+        }
         let mut changes = 0;
         let mut failed = None;
         let mut fail = |error: PublishError| {
@@ -260,7 +266,6 @@ mod tests {
 
     use serde_json::json;
     use tandem_shared::layout::Volume;
-    use tandem_shared::publish::Audience;
 
     use super::*;
 
