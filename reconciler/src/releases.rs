@@ -207,15 +207,6 @@ impl Releases {
         self.claims.get(target)?.first().map(|Claim(_, _, key)| key)
     }
 
-    /// All that claim a release.
-    pub fn claimants(&self, target: &Target) -> impl Iterator<Item = &Key> {
-        self.claims
-            .get(target)
-            .into_iter()
-            .flatten()
-            .map(|Claim(_, _, key)| key)
-    }
-
     /// Takes in an event; says which HelmReleases changed, and how. Others whose claim to a
     /// release is touched by it are among them, as [`Change::Asked`].
     pub fn take(

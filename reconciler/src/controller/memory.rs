@@ -68,3 +68,54 @@ pub(super) fn newest_status(entry: &Entry, memory: Option<&Memory>) -> Arc<HelmR
         _ => Arc::new(observed),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::SourceDefaults;
+    use crate::crd::Phase;
+
+    fn entry(version: &str, phase: &str) -> Entry {
+        let defaults = SourceDefaults {
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+            reference: None,
+        };
+        let object = json!({
+            "apiVersion": "helm.fluxcd.io/v1", "kind": "HelmRelease",
+            "metadata": {"namespace": "demo", "name": "web", "resourceVersion": version},
+            "spec": {"chart": {}}, "status": {"phase": phase},
+        });
+        Entry::new(serde_json::from_value(object).unwrap(), &defaults)
+    }
+
+    #[test]
+    fn a_watch_that_lags_does_not_take_back_what_was_written() {
+        let written = HelmReleaseStatus {
+            phase: Some(Phase::Succeeded),
+            ..HelmReleaseStatus::default()
+        };
+        let memory = Memory {
+            status: Some((Arc::new(written), "100".into())),
+            ..Memory::default()
+        };
+        for (version, phase) in [
+            ("99", Phase::Succeeded),
+            ("100", Phase::Succeeded),
+            ("101", Phase::Failed),
+        ] {
+            let status = newest_status(&entry(version, "Failed"), Some(&memory));
+            assert_eq!(status.phase, Some(phase), "{version}");
+        }
+        assert_eq!(
+            newest_status(&entry("99", "Failed"), None).phase,
+            Some(Phase::Failed)
+        );
+    }
+}
