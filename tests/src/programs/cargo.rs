@@ -3,9 +3,9 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::OnceLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::progress::Step;
@@ -25,16 +25,10 @@ pub struct Product {
 /// # Errors
 /// When cargo fails; what the compiler said has gone to standard error.
 pub fn product() -> Result<Product> {
-    static BUILT: Mutex<Option<Product>> = Mutex::new(None);
-    let mut built = BUILT
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some(product) = &*built {
-        return Ok(product.clone());
-    }
-    let product = build()?;
-    *built = Some(product.clone());
-    Ok(product)
+    // A failure is kept as well: every test of a binary would meet it again.
+    static BUILT: OnceLock<Result<Product, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    built.clone().map_err(|error| anyhow!(error))
 }
 
 fn build() -> Result<Product> {
