@@ -2,7 +2,7 @@
 //!
 //! The types are as lenient as the published schema: every optional field may be
 //! absent or null, and what a value means when it is left out is said once, in
-//! [`access`]. Lists and watches use [`StoredHelmRelease`], so that one object that
+//! `access`. Lists and watches use [`StoredHelmRelease`], so that one object that
 //! can't be read fails alone.
 
 mod access;

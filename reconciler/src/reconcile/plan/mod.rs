@@ -32,7 +32,7 @@ use decide::decide;
 pub enum Action {
     /// All is as it should be, or as good as it gets; look again when something changes.
     Nothing,
-    /// Look again at [`Decision::until`], or when something changes.
+    /// Look again at the time of [`Decision`], or when something changes.
     Wait,
     /// Somebody has to change something; look again when something changes.
     Refuse,
