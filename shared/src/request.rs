@@ -84,7 +84,7 @@ pub struct Want {
 pub struct WantSpec {
     /// A chart or a single file.
     pub kind: WantKind,
-    /// Git: a branch, a tag, a full ref (`refs/…`) or a commit id (4 to 40 hex
+    /// Git: a tag, a branch (a tag wins where both have the name, as with git itself), a full ref (`refs/…`) or a commit id (4 to 40 hex
     /// digits). Absent: the branch that the remote's HEAD names.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,

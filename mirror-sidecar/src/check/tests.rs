@@ -102,7 +102,7 @@ fn every_kind_of_ref_is_understood() {
         ("light", "refs/tags/light", &second),
         ("feature/x", "refs/heads/feature/x", &first),
         ("refs/pull/7/head", "refs/pull/7/head", &first),
-        ("both", "refs/heads/both", &first),
+        ("both", "refs/tags/both", &second),
         (&first, "commit", &first),
         (&upper, "commit", &second),
         (&short, "commit", &first),

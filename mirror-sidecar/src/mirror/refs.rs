@@ -1,9 +1,9 @@
 //! What people write as a ref, and what it stands for. Pure functions.
 //!
 //! Forty hex digits are always a commit. `refs/…` is that ref. Any other name
-//! is looked for as a branch, then as a tag, then below `refs/` (where a
-//! branch and a tag share a name, the branch is meant, as a release follows
-//! it). Four to 39 hex digits are a commit if no ref has that name.
+//! is looked for below `refs/`, then as a tag, then as a branch: the order of
+//! git itself (gitrevisions(7)), and so of helm-operator. Four to 39 hex
+//! digits are a commit if no ref has that name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,7 @@ impl Asked {
                 short: None,
             },
             _ => Self::Names {
-                candidates: ["refs/heads/", "refs/tags/", "refs/"]
+                candidates: ["refs/", "refs/tags/", "refs/heads/"]
                     .map(|prefix| format!("{prefix}{name}"))
                     .into(),
                 short: (hex && (4..40).contains(&name.len())).then(|| name.to_ascii_lowercase()),
@@ -215,10 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_branch_then_a_tag_then_any_ref() {
+    fn a_name_is_any_ref_then_a_tag_then_a_branch() {
         let both = [("refs/heads/v1", A), ("refs/tags/v1", B)];
-        assert_eq!(look("v1", &both), is("refs/heads/v1", A));
-        assert_eq!(look("v1", &both[1..]), is("refs/tags/v1", B));
+        assert_eq!(look("v1", &both), is("refs/tags/v1", B));
+        assert_eq!(look("v1", &both[..1]), is("refs/heads/v1", A));
+        assert_eq!(look("heads/v1", &both), is("refs/heads/v1", A));
         assert_eq!(look("refs/tags/v1", &both), is("refs/tags/v1", B));
         assert_eq!(look("tags/v1", &both), is("refs/tags/v1", B));
         assert_eq!(
