@@ -235,3 +235,43 @@ async fn a_second_one_is_refused_in_words() {
     );
     sidecar.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_emptied_by_hand_is_filled_again() {
+    let upstream = Upstream::new();
+    upstream.chart("c", "one");
+    upstream.publish();
+    let folder = tempfile::tempdir().unwrap();
+    let sidecar = Running::start(folder.path(), &["--rescan-interval", "1s"]);
+    let asked = |refresh: &str| {
+        let source = sidecar.ask(&upstream.url(), vec![chart("main", "c")]);
+        let path = sidecar.volume.wanted.request(&source.name());
+        let mut request = observe::request(&path, &source.name()).unwrap().document;
+        request.refresh = refresh.to_owned();
+        publish::json(&path, &request).unwrap();
+        source
+    };
+    let source = asked("1");
+    sidecar.until_served(&source, "main:c").await;
+    let served = &sidecar.volume.served;
+    for folder in served.folders() {
+        if folder != served.root() {
+            // The sidecar may be at work in it.
+            sidecar
+                .until("removed", || publish::remove_folder(&folder).is_ok())
+                .await;
+        }
+    }
+    sidecar
+        .until("folders", || {
+            served.folders().iter().all(|folder| folder.is_dir())
+        })
+        .await;
+    asked("2");
+    let manifest = sidecar.until_served(&source, "main:c").await;
+    let artifact = &manifest.results["main:c"].good.as_ref().unwrap().artifact;
+    sidecar
+        .until("the artifact", || served.artifact(artifact).exists())
+        .await;
+    sidecar.end().await;
+}

@@ -114,7 +114,10 @@ impl Serving {
                 if means_something {
                     self.manifest.sequence = published.sequence.wrapping_add(1);
                     self.manifest.changed_at = Some(now);
-                } else if !is_stale(published, &self.manifest) && !self.tells_of_attempts(published)
+                } else if !is_stale(published, &self.manifest)
+                    && !self.tells_of_attempts(published)
+                    // Whoever empties a volume by hand takes the manifests, too.
+                    && self.path.exists()
                 {
                     return Ok(false);
                 }

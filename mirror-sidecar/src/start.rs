@@ -1,10 +1,12 @@
 //! What has to be so before the first request is looked at.
 
+use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Duration;
 
 use git2::ConfigLevel;
 use tandem_shared::child::ChildError;
+use tandem_shared::layout::Served;
 use tandem_shared::lock::{self, Guard, LockError};
 use tandem_shared::manifest::Manifest;
 use tandem_shared::observe;
@@ -90,6 +92,33 @@ fn isolate_git2() {
     });
 }
 
+/// Makes again what is missing of the folders; says whether anything was.
+///
+/// # Errors
+/// If the volume can't be written.
+pub(super) fn mend_folders(served: &Served) -> Result<bool, PublishError> {
+    let missing: Vec<_> = served
+        .folders()
+        .into_iter()
+        .filter(|folder| !folder.is_dir())
+        .collect();
+    make_folders(served, &missing)?;
+    Ok(!missing.is_empty())
+}
+
+fn make_folders(served: &Served, folders: &[PathBuf]) -> Result<(), PublishError> {
+    for folder in folders {
+        // The other role has no business in the mirrors.
+        let audience = if *folder == served.mirrors() {
+            Audience::Owner
+        } else {
+            Audience::Group
+        };
+        publish::folder(folder, audience)?;
+    }
+    Ok(())
+}
+
 /// Takes the role, makes the folders, and clears away what a killed
 /// predecessor left. The lock is held as long as what is returned.
 ///
@@ -101,15 +130,7 @@ pub(super) fn begin(
 ) -> Result<(Guard, Inventory), StartError> {
     isolate_git2();
     let served = &config.volume.served;
-    for folder in served.folders() {
-        // The other role has no business in the mirrors.
-        let audience = if folder == served.mirrors() {
-            Audience::Owner
-        } else {
-            Audience::Group
-        };
-        publish::folder(&folder, audience)?;
-    }
+    make_folders(served, &served.folders())?;
     let role =
         lock::acquire_within(&served.role_lock(), config.lock_wait).map_err(
             |error| match error {

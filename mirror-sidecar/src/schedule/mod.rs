@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::check::{self, Context, Ended, State};
 use crate::janitor::{self, Orphans, Survey};
+use crate::start;
 use hints::Hints;
 use places::Places;
 use requests::{Changes, Requests};
@@ -181,7 +182,26 @@ impl Schedule {
         }
     }
 
+    /// Whoever empties a volume by hand takes the folders, too.
+    fn mend_folders(&self) {
+        let health = &self.context.health;
+        match start::mend_folders(&self.context.config.volume.served) {
+            Ok(mended) => {
+                health.well("folders");
+                if mended {
+                    tracing::warn!("folders of the volume were gone; they are made anew");
+                }
+            }
+            Err(error) => {
+                if health.trouble("folders", &error.to_string()) {
+                    tracing::error!(%error, "folders of the volume are gone");
+                }
+            }
+        }
+    }
+
     fn rescan(&mut self) {
+        self.mend_folders();
         let wanted = self.context.config.volume.wanted.clone();
         let health = Arc::clone(&self.context.health);
         match self.requests.look_at_all(&wanted) {
