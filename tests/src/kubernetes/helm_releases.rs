@@ -1,55 +1,17 @@
 //! HelmReleases and what is said about them, through the API alone.
 
-use std::future::Future;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::batch::v1::Job;
+use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
+use super::MANAGER;
 use crate::wait::{LONG, Look, until};
-
-/// The field manager of everything that the harness applies.
-const MANAGER: &str = "tandem-tests";
-
-/// The generated CustomResourceDefinition in the checkout.
-pub fn crd_file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crd.yaml")
-}
-
-/// Applies the HelmRelease CustomResourceDefinition and waits until the API
-/// server serves it: a watch that starts before fails.
-pub async fn install_crd(client: &Client) -> Result<()> {
-    let file = crd_file();
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("{} is missing: run cargo generate", file.display()))?;
-    let crd: CustomResourceDefinition = serde_saphyr::from_str(&text)?;
-    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let name = crd.name_any();
-    crds.patch(
-        &name,
-        &PatchParams::apply(MANAGER).force(),
-        &Patch::Apply(&crd),
-    )
-    .await?;
-    until(format!("{name} to be Established"), LONG, || async {
-        let status = crds.get_status(&name).await?.status;
-        let conditions = status
-            .and_then(|status| status.conditions)
-            .unwrap_or_default();
-        let established = conditions
-            .iter()
-            .any(|one| one.type_ == "Established" && one.status == "True");
-        Ok(Look::when(established, format!("{conditions:?}")))
-    })
-    .await
-}
 
 /// The HelmReleases of one namespace.
 #[derive(Clone)]
@@ -299,10 +261,7 @@ impl HelmReleases {
     }
 
     /// A ConfigMap's data in this namespace, if it is there.
-    pub async fn config_map(
-        &self,
-        name: &str,
-    ) -> Result<Option<std::collections::BTreeMap<String, String>>> {
+    pub async fn config_map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         Ok(maps
             .get_opt(name)
@@ -359,10 +318,7 @@ impl HelmReleases {
     }
 
     /// The labels of the release's records in Helm's storage, by revision.
-    pub async fn records(
-        &self,
-        release: &str,
-    ) -> Result<Vec<std::collections::BTreeMap<String, String>>> {
+    pub async fn records(&self, release: &str) -> Result<Vec<BTreeMap<String, String>>> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let ours = ListParams::default().labels(&format!("owner=helm,name={release}"));
         let mut records: Vec<_> = secrets
@@ -377,69 +333,5 @@ impl HelmReleases {
                 .and_then(|version| version.parse::<u32>().ok())
         });
         Ok(records)
-    }
-}
-
-/// Completes every Job of a namespace, as a node would, until `enough`.
-pub async fn complete_jobs<F>(
-    client: &Client,
-    namespace: &str,
-    mut enough: impl FnMut() -> F,
-) -> Result<()>
-where
-    F: Future<Output = Result<bool>>,
-{
-    let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
-    let deadline = Instant::now() + LONG;
-    while !enough().await? {
-        for job in jobs.list(&ListParams::default()).await? {
-            let done = job
-                .status
-                .as_ref()
-                .is_some_and(|status| status.completion_time.is_some());
-            if !done {
-                complete(&jobs, &job).await?;
-            }
-        }
-        ensure!(
-            Instant::now() < deadline,
-            "Jobs were completed for {} s without an end",
-            LONG.as_secs()
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Ok(())
-}
-
-async fn complete(jobs: &Api<Job>, job: &Job) -> Result<()> {
-    let now = jiff::Timestamp::now().to_string();
-    // Once its controller has set it, this can't be changed any more.
-    let started = job
-        .status
-        .as_ref()
-        .and_then(|status| status.start_time.as_ref());
-    let started = started.map_or_else(|| now.clone(), |time| time.0.to_string());
-    let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now, "lastProbeTime": now });
-    let status = json!({ "status": {
-        "startTime": started,
-        "completionTime": now,
-        "succeeded": 1,
-        "active": 0,
-        "ready": 0,
-        "terminating": 0,
-        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
-    } });
-    match jobs
-        .patch_status(
-            &job.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(&status),
-        )
-        .await
-    {
-        Ok(_) => Ok(()),
-        // Gone, or written by its controller a moment ago: look again.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

@@ -1,0 +1,135 @@
+//! Installs and upgrades that fail or are overtaken.
+
+use tandem_tests::charts;
+use tandem_tests::wait::{LONG, Look, until};
+use tandem_tests::world::World;
+
+use crate::common::{app, upstream};
+
+#[tokio::test]
+async fn a_failed_install_leaves_nothing_and_a_failed_upgrade_goes_forward() {
+    let world = World::start("forward").await.unwrap();
+    let (upstream, _) = upstream(&world, "charts", "one");
+    let releases = world.releases.clone();
+    // The second object is refused by the API server after the first was made.
+    let bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n";
+    upstream.write("charts/app/templates/zz.yaml", bad).unwrap();
+    upstream.push("main", "Break app").unwrap();
+    releases
+        .apply("web", &app(&upstream.file_url(), "web"))
+        .await
+        .unwrap();
+    releases
+        .condition("web", "Ready", "False", "Not_A_Name")
+        .await
+        .unwrap();
+
+    upstream
+        .run(&["rm", "--quiet", "charts/app/templates/zz.yaml"])
+        .unwrap();
+    let fixed = upstream.push("main", "Mend app").unwrap();
+    world.sync().await.unwrap();
+    releases.released_from("web", &fixed).await.unwrap();
+    let revisions = world.helm.revisions(&world.namespace, "web").unwrap();
+    assert_eq!(
+        revisions,
+        [(1, "deployed".to_owned())],
+        "the failed install removed itself"
+    );
+
+    upstream.write("charts/app/templates/zz.yaml", bad).unwrap();
+    upstream.push("main", "Break app again").unwrap();
+    world.sync().await.unwrap();
+    releases
+        .condition("web", "Ready", "False", "Not_A_Name")
+        .await
+        .unwrap();
+    releases.marker("web", "one").await.unwrap();
+    let uid = world.helm.history(&world.namespace, "web").unwrap();
+    assert_eq!(uid[0].status, "deployed", "{uid:?}");
+
+    upstream
+        .run(&["rm", "--quiet", "charts/app/templates/zz.yaml"])
+        .unwrap();
+    upstream
+        .write_all(&charts::config_map("charts/app", "two"))
+        .unwrap();
+    let fixed = upstream.push("main", "Mend app again").unwrap();
+    world.sync().await.unwrap();
+    releases.released_from("web", &fixed).await.unwrap();
+    releases.marker("web", "two").await.unwrap();
+    let history = world.helm.history(&world.namespace, "web").unwrap();
+    assert_eq!(history.last().unwrap().status, "deployed", "{history:?}");
+    assert_eq!(
+        history
+            .iter()
+            .filter(|one| one.status == "deployed")
+            .count(),
+        1,
+        "{history:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_release_that_helm_cannot_store_keeps_its_predecessor() {
+    let world = World::start("large").await.unwrap();
+    let (upstream, first) = upstream(&world, "charts", "one");
+    let releases = world.releases.clone();
+    releases
+        .apply("web", &app(&upstream.file_url(), "web"))
+        .await
+        .unwrap();
+    releases.released_from("web", &first).await.unwrap();
+    let mut state = 1_u32;
+    let noise: Vec<u8> = (0..1_200_000)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()[0]
+        })
+        .collect();
+    upstream.write("charts/app/files/blob.bin", noise).unwrap();
+    upstream.push("main", "Add a blob").unwrap();
+    world.sync().await.unwrap();
+    releases
+        .condition("web", "Ready", "False", "Too long")
+        .await
+        .unwrap();
+    releases.marker("web", "one").await.unwrap();
+    assert_eq!(
+        world.helm.revisions(&world.namespace, "web").unwrap(),
+        [(1, "deployed".to_owned())]
+    );
+}
+
+#[tokio::test]
+async fn deleted_while_it_is_upgraded_it_leaves_nothing() {
+    let world = World::start("midway").await.unwrap();
+    let (upstream, first) = upstream(&world, "charts", "one");
+    let releases = world.releases.clone();
+    releases
+        .apply("web", &app(&upstream.file_url(), "web"))
+        .await
+        .unwrap();
+    releases.released_from("web", &first).await.unwrap();
+    upstream
+        .write(
+            "charts/app/templates/hook.yaml",
+            charts::hook("stuck", "pre-upgrade", ""),
+        )
+        .unwrap();
+    upstream.push("main", "Add a stuck hook").unwrap();
+    world.sync().await.unwrap();
+    until("the pending upgrade", LONG, || async {
+        let records = releases.records("web").await?;
+        Ok(Look::when(
+            records.iter().any(|one| one["status"] == "pending-upgrade"),
+            format!("{records:?}"),
+        ))
+    })
+    .await
+    .unwrap();
+    releases.delete("web").await.unwrap();
+    releases.gone("web").await.unwrap();
+    assert!(world.helm.list(&world.namespace).unwrap().is_empty());
+    assert_eq!(releases.config_map("web").await.unwrap(), None);
+}

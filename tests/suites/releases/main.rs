@@ -1,0 +1,14 @@
+//! The pair: HelmReleases and pushes in, Helm releases out.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods
+)]
+
+mod bad_input;
+mod common;
+mod failures;
+mod life;
+mod owners;
+mod sources;

@@ -1,0 +1,131 @@
+//! Who else works on a release: people, and other HelmReleases.
+
+use serde_json::json;
+use tandem_tests::wait::{LONG, Look, until};
+use tandem_tests::world::World;
+
+use crate::common::{app, push, upstream};
+
+#[tokio::test]
+async fn a_release_made_by_hand_is_adopted() {
+    let world = World::start("adopt").await.unwrap();
+    let (upstream, commit) = upstream(&world, "charts", "one");
+    let chart = upstream.work().join("charts/app").display().to_string();
+    world
+        .helm
+        .ok(
+            &world.namespace,
+            &["install", "same", &chart, "--set-string", "a=1"],
+        )
+        .unwrap();
+    world
+        .helm
+        .ok(
+            &world.namespace,
+            &["install", "other", &chart, "--set-string", "a=1"],
+        )
+        .unwrap();
+    let releases = world.releases.clone();
+
+    // Chart and values are as wanted: no helm has to run.
+    let mut spec = app(&upstream.file_url(), "same");
+    spec["values"] = json!({"a": "1"});
+    releases.apply("same", &spec).await.unwrap();
+    releases.released_from("same", &commit).await.unwrap();
+    assert_eq!(
+        world.helm.revisions(&world.namespace, "same").unwrap(),
+        [(1, "deployed".to_owned())]
+    );
+
+    // Values differ: one upgrade.
+    let mut spec = app(&upstream.file_url(), "other");
+    spec["values"] = json!({"a": "2"});
+    releases.apply("other", &spec).await.unwrap();
+    releases.released_from("other", &commit).await.unwrap();
+    let revisions = world.helm.revisions(&world.namespace, "other").unwrap();
+    assert_eq!(
+        revisions,
+        [(1, "superseded".to_owned()), (2, "deployed".to_owned())]
+    );
+    assert_eq!(
+        world.helm.values(&world.namespace, "other").unwrap(),
+        json!({"a": "2"})
+    );
+}
+
+#[tokio::test]
+async fn a_change_by_hand_is_put_right() {
+    let world = World::start("drift").await.unwrap();
+    let (upstream, _) = upstream(&world, "charts", "one");
+    let releases = world.releases.clone();
+    let mut spec = app(&upstream.file_url(), "web");
+    spec["values"] = json!({"a": "wanted"});
+    releases.apply("web", &spec).await.unwrap();
+    releases.released("web").await.unwrap();
+
+    // A person upgrades to other values, then rolls back; both are undone by
+    // going forward.
+    let chart = upstream.work().join("charts/app").display().to_string();
+    world
+        .helm
+        .ok(
+            &world.namespace,
+            &["upgrade", "web", &chart, "--set-string", "a=by-hand"],
+        )
+        .unwrap();
+    until("the wanted values", LONG, || async {
+        let values = world.helm.values(&world.namespace, "web")?;
+        Ok(Look::when(values == json!({"a": "wanted"}), values))
+    })
+    .await
+    .unwrap();
+    releases.released("web").await.unwrap();
+    world
+        .helm
+        .ok(&world.namespace, &["uninstall", "web"])
+        .unwrap();
+    until("the release to return", LONG, || async {
+        let revisions = world.helm.revisions(&world.namespace, "web")?;
+        let back = revisions.last().is_some_and(|last| last.1 == "deployed");
+        Ok(Look::when(back, format!("{revisions:?}")))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn one_release_has_one_owner() {
+    let world = World::start("owner").await.unwrap();
+    let (upstream, first) = upstream(&world, "charts", "one");
+    let releases = world.releases.clone();
+    releases
+        .apply("first", &app(&upstream.file_url(), "shared"))
+        .await
+        .unwrap();
+    releases.released_from("first", &first).await.unwrap();
+    let mut other = app(&upstream.file_url(), "shared");
+    other["values"] = json!({"a": "other"});
+    releases.apply("second", &other).await.unwrap();
+    let message = releases
+        .condition("second", "Ready", "False", "first")
+        .await
+        .unwrap();
+    assert!(message.contains("first"), "{message}");
+
+    // The owner goes on; the other changes nothing, and doesn't take the
+    // release with it when it goes.
+    let second = push(&upstream, "two");
+    world.sync().await.unwrap();
+    releases.released_from("first", &second).await.unwrap();
+    releases.delete("second").await.unwrap();
+    releases.gone("second").await.unwrap();
+    releases.marker("shared", "two").await.unwrap();
+    assert_eq!(
+        world
+            .helm
+            .revisions(&world.namespace, "shared")
+            .unwrap()
+            .len(),
+        2
+    );
+}

@@ -1,0 +1,13 @@
+//! mirror-sidecar alone, asked by hand-written requests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods
+)]
+
+mod bad_input;
+mod breaking;
+mod common;
+mod following;
+mod serving;
