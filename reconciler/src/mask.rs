@@ -60,11 +60,38 @@ impl Mask {
 fn collect(value: &Value, secrets: &mut Vec<String>) {
     match value {
         Value::Null | Value::Bool(_) => {}
-        Value::Number(number) => add(&number.to_string(), secrets),
+        Value::Number(number) => {
+            let text = number.to_string();
+            if text.len() >= MIN_CHARS {
+                for form in as_go_prints(number) {
+                    add(&form, secrets);
+                }
+            }
+            add(&text, secrets);
+        }
         Value::String(text) => add(text, secrets),
         Value::Array(items) => items.iter().for_each(|item| collect(item, secrets)),
         Value::Object(map) => map.values().for_each(|item| collect(item, secrets)),
     }
+}
+
+/// A template has every number as a float, and prints a large one with an exponent.
+fn as_go_prints(number: &serde_json::Number) -> Vec<String> {
+    let Some(float) = number.as_f64() else {
+        return Vec::new();
+    };
+    let exponential = format!("{float:e}");
+    let with_exponent = exponential.split_once('e').map(|(digits, exponent)| {
+        let (sign, exponent) = match exponent.strip_prefix('-') {
+            Some(exponent) => ('-', exponent),
+            None => ('+', exponent),
+        };
+        format!("{digits}e{sign}{exponent:0>2}")
+    });
+    with_exponent
+        .into_iter()
+        .chain([float.to_string()])
+        .collect()
 }
 
 fn add(leaf: &str, secrets: &mut Vec<String>) {
@@ -109,6 +136,20 @@ mod tests {
         let encoded = BASE64.encode(b"hunter2secret");
         let text = format!("a hunter2secret b {encoded} c 54321 password");
         assert_eq!(mask.apply(&text), "a *** b *** c *** password");
+    }
+
+    #[test]
+    fn numbers_are_masked_as_go_prints_them() {
+        let mask = mask(&json!([8675309123_u64, 12345678.0, -0.00002345]));
+        for text in [
+            "8675309123",
+            "8.675309123e+09",
+            "12345678",
+            "1.2345678e+07",
+            "-2.345e-05",
+        ] {
+            assert_eq!(mask.apply(text), "***", "{text}");
+        }
     }
 
     #[test]
