@@ -168,11 +168,20 @@ pub fn json<T: Serialize>(path: &Path, document: &T) -> Result<bool, PublishErro
         serde_json::to_vec_pretty(document).map_err(io::Error::from),
     )?;
     text.push(b'\n');
-    if fs::read(path).is_ok_and(|old| old == text) {
+    if holds(path, &text) {
         return Ok(false);
     }
     bytes(path, &text, Audience::Group)?;
     Ok(true)
+}
+
+/// Whether that very content is there. Only a regular file is read, and only if it may be
+/// the same: a pipe that somebody put there would be waited for.
+fn holds(path: &Path, text: &[u8]) -> bool {
+    let may_be = fs::symlink_metadata(path).is_ok_and(|there| {
+        there.is_file() && usize::try_from(there.len()).is_ok_and(|length| length == text.len())
+    });
+    may_be && fs::read(path).is_ok_and(|old| old == text)
 }
 
 /// Makes `folder` (and its parents) for `audience`. A folder that exists and

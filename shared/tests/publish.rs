@@ -161,6 +161,22 @@ fn equal_json_is_not_written_again() {
 }
 
 #[test]
+fn what_is_no_file_is_neither_read_nor_in_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.json");
+    // Reading a pipe that nobody writes to would never end.
+    assert!(
+        Command::new("mkfifo")
+            .arg(&file)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(publish::json(&file, &serde_json::json!({"a": 1})).unwrap());
+    assert!(std::fs::symlink_metadata(&file).unwrap().is_file());
+}
+
+#[test]
 fn modes_let_the_group_read_and_nobody_else() {
     use std::os::unix::fs::PermissionsExt;
     let root = tempfile::tempdir().unwrap();
