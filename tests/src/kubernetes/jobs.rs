@@ -44,14 +44,15 @@ where
 
 async fn complete(jobs: &Api<Job>, job: &Job) -> Result<()> {
     let now = jiff::Timestamp::now().to_string();
-    // Once its controller has set it, this can't be changed any more.
+    // Once it is set, this can't be changed any more.
     let started = job
         .status
         .as_ref()
         .and_then(|status| status.start_time.as_ref());
     let started = started.map_or_else(|| now.clone(), |time| time.0.to_string());
     let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now, "lastProbeTime": now });
-    let status = json!({ "status": {
+    // Of this very state: its controller may be writing to it just now.
+    let status = json!({ "metadata": { "resourceVersion": job.resource_version() }, "status": {
         "startTime": started,
         "completionTime": now,
         "succeeded": 1,
