@@ -22,6 +22,8 @@ pub struct Wanted {
     /// Requests that aren't ours: by whom, or why they can't be read; and the credential
     /// that they use.
     foreign: BTreeMap<SourceName, Foreign>,
+    /// Requests of ours that couldn't be written, and why.
+    unwritten: BTreeMap<SourceName, String>,
 }
 
 /// A request file of somebody else.
@@ -42,6 +44,7 @@ impl Wanted {
             written: BTreeMap::new(),
             extras: Extras::default(),
             foreign: BTreeMap::new(),
+            unwritten: BTreeMap::new(),
         };
         for name in observe::list(&wanted.mount.requests())?.sources {
             match observe::request(&wanted.mount.request(&name), &name) {
@@ -108,7 +111,8 @@ impl Wanted {
     /// Why HelmReleases can't ask this source for anything, if they can't.
     #[must_use]
     pub fn refusal(&self, name: &SourceName) -> Option<&str> {
-        self.foreign.get(name).map(|foreign| foreign.why.as_str())
+        let foreign = self.foreign.get(name).map(|foreign| &foreign.why);
+        foreign.or(self.unwritten.get(name)).map(String::as_str)
     }
 
     /// Our requests as they are on the mount.
@@ -148,6 +152,7 @@ impl Wanted {
                 publish::folder(&folder, Audience::Group)?;
             }
         }
+        self.unwritten.clear();
         let mut changes = 0;
         let mut failed = None;
         let mut fail = |error: PublishError| {
@@ -164,7 +169,10 @@ impl Wanted {
                         info!(source = %name, "a source is asked for");
                     }
                 }
-                Err(error) => fail(error),
+                Err(error) => {
+                    self.unwritten.insert(name.clone(), error.to_string());
+                    fail(error);
+                }
             }
         }
         let unwanted: Vec<SourceName> = self
@@ -174,6 +182,11 @@ impl Wanted {
             .cloned()
             .collect();
         for name in unwanted {
+            // A person may have put one in its place.
+            if self.is_foreign(&name) {
+                self.forget(&name);
+                continue;
+            }
             match publish::remove(&self.mount.request(&name)) {
                 Ok(()) => {
                     info!(source = %name, "a source is no longer asked for");
@@ -322,6 +335,31 @@ mod tests {
         publish::remove(&mount.request(&name)).unwrap();
         assert_eq!(wanted.put(all, false).unwrap(), 1);
         assert_eq!(wanted.refusal(&name), None);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_until_it_can() {
+        let (_folder, mount) = volume();
+        let mut wanted = Wanted::load(mount.clone()).unwrap();
+        let (name, ours) = request("https://h/r", OWNER);
+        let all = BTreeMap::from([(name.clone(), ours)]);
+        publish::remove_folder(&mount.requests()).unwrap();
+        wanted.put(all.clone(), false).unwrap_err();
+        assert!(wanted.refusal(&name).is_some());
+        assert_eq!(wanted.put(all, true).unwrap(), 1);
+        assert_eq!(wanted.refusal(&name), None);
+    }
+
+    #[test]
+    fn a_request_that_a_person_made_theirs_is_not_removed() {
+        let (_folder, mount) = volume();
+        let mut wanted = Wanted::load(mount.clone()).unwrap();
+        let (name, ours) = request("https://h/r", OWNER);
+        wanted.put([(name.clone(), ours)].into(), false).unwrap();
+        let (_, by_hand) = request("https://h/r", "");
+        publish::json(&mount.request(&name), &by_hand).unwrap();
+        assert_eq!(wanted.put(BTreeMap::new(), false).unwrap(), 0);
+        assert!(mount.request(&name).exists());
     }
 
     #[test]
