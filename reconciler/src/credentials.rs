@@ -52,7 +52,10 @@ impl Problem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It is being read.
-    Pending,
+    Pending {
+        /// The id under which it was on the volume when the process started.
+        before: Option<String>,
+    },
     /// It is on the volume, under this id.
     Ready(String),
     /// It isn't to be had.
@@ -69,6 +72,7 @@ pub enum Known {
 pub struct Credentials {
     store: Option<Store>,
     known: BTreeMap<CredentialRef, Known>,
+    before: BTreeMap<CredentialRef, String>,
 }
 
 impl Credentials {
@@ -77,8 +81,14 @@ impl Credentials {
     pub fn new(store: Option<Store>) -> Self {
         Self {
             store,
-            known: BTreeMap::new(),
+            ..Self::default()
         }
+    }
+
+    /// What a predecessor's requests name. It goes on being used until it was read anew: a
+    /// start of ours is no reason to ask for less.
+    pub fn inherit(&mut self, used: impl IntoIterator<Item = (CredentialRef, String)>) {
+        self.before.extend(used);
     }
 
     /// What is known of `secret`, and whether it has to be read first.
@@ -92,13 +102,13 @@ impl Credentials {
                 false,
             );
         }
-        match self.known.get(secret) {
-            Some(known) => (known.clone(), false),
-            None => {
-                self.known.insert(secret.clone(), Known::Pending);
-                (Known::Pending, true)
-            }
+        if let Some(known) = self.known.get(secret) {
+            return (known.clone(), false);
         }
+        let before = self.before.remove(secret);
+        let pending = Known::Pending { before };
+        self.known.insert(secret.clone(), pending.clone());
+        (pending, true)
     }
 
     /// What is known of `secret`, without asking for it.
@@ -110,7 +120,7 @@ impl Credentials {
                 problem: Problem::NoVolume,
                 before: None,
             },
-            None => Known::Pending,
+            None => Known::Pending { before: None },
         }
     }
 
@@ -119,6 +129,7 @@ impl Credentials {
     pub fn id(&self, secret: &CredentialRef) -> Option<&str> {
         match self.known.get(secret)? {
             Known::Ready(id) => Some(id),
+            Known::Pending { before } => before.as_deref(),
             Known::Problem { problem, before } if problem.is_passing() => before.as_deref(),
             _ => None,
         }
@@ -128,7 +139,7 @@ impl Credentials {
     pub fn learn(&mut self, secret: &CredentialRef, read: Result<Values, Problem>) -> bool {
         let before = match self.known.get(secret) {
             Some(Known::Ready(id)) => Some(id.clone()),
-            Some(Known::Problem { before, .. }) => before.clone(),
+            Some(Known::Pending { before } | Known::Problem { before, .. }) => before.clone(),
             _ => None,
         };
         let put = |values: Values| match &self.store {
@@ -227,8 +238,9 @@ mod tests {
     fn a_credential_is_read_once_and_a_rotation_is_another_one() {
         let folder = tempfile::tempdir().unwrap();
         let mut credentials = Credentials::new(Some(Store::open(folder.path()).unwrap()));
-        assert_eq!(credentials.ask(&secret()), (Known::Pending, true));
-        assert_eq!(credentials.ask(&secret()), (Known::Pending, false));
+        let pending = Known::Pending { before: None };
+        assert_eq!(credentials.ask(&secret()), (pending.clone(), true));
+        assert_eq!(credentials.ask(&secret()), (pending, false));
         assert!(credentials.learn(&secret(), Ok(values("x"))));
         assert!(!credentials.learn(&secret(), Ok(values("x"))));
         let first = credentials.id(&secret()).unwrap().to_owned();
@@ -254,6 +266,23 @@ mod tests {
             .retain(&BTreeSet::new(), &BTreeSet::new())
             .unwrap();
         assert!(tandem_shared::credentials::load(folder.path(), &id).is_err());
+    }
+
+    #[test]
+    fn a_restart_goes_on_with_what_requests_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut credentials = Credentials::new(Some(Store::open(folder.path()).unwrap()));
+        credentials.inherit([(secret(), "before".to_owned())]);
+        assert!(credentials.ask(&secret()).1);
+        assert_eq!(credentials.id(&secret()), Some("before"));
+        let silent = Problem::Unreadable {
+            secret: secret(),
+            why: "no answer in time".into(),
+        };
+        credentials.learn(&secret(), Err(silent));
+        assert_eq!(credentials.id(&secret()), Some("before"));
+        credentials.learn(&secret(), Err(Problem::Missing(secret())));
+        assert_eq!(credentials.id(&secret()), None);
     }
 
     #[test]

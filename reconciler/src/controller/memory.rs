@@ -12,6 +12,7 @@ use crate::crd::{HelmReleaseStatus, Target};
 use crate::reconcile::plan::Failures;
 use crate::reconcile::snapshot::Snapshot;
 use crate::releases::Entry;
+use crate::storage::History;
 
 /// What the controller remembers of one HelmRelease besides the object itself.
 #[derive(Default)]
@@ -42,6 +43,16 @@ pub(super) struct Memory {
     pub awaiting: Option<Instant>,
     /// The commit that it prefers for a short commit id.
     pub prefer: Option<String>,
+}
+
+impl Memory {
+    /// Whether a pass saw newer records than the watch has delivered: what is known from the
+    /// watch says nothing then.
+    pub(super) fn is_ahead_of(&self, known: &History) -> bool {
+        let version = |text: &str| text.parse::<u64>().ok();
+        let newest = known.last().map(|last| last.resource_version.as_str());
+        self.seen_record.as_deref().and_then(version) > newest.and_then(version)
+    }
 }
 
 /// A pass under way.
@@ -80,6 +91,8 @@ mod tests {
     use super::*;
     use crate::config::SourceDefaults;
     use crate::crd::Phase;
+    use crate::identity::Stamp;
+    use crate::storage::{RecordMeta, RecordState};
 
     fn entry(version: &str, phase: &str) -> Entry {
         let defaults = SourceDefaults {
@@ -117,5 +130,29 @@ mod tests {
             newest_status(&entry("99", "Failed"), None).phase,
             Some(Phase::Failed)
         );
+    }
+
+    #[test]
+    fn records_that_a_watch_has_not_delivered_yet_are_missed() {
+        let known = |version: &str| {
+            let meta = RecordMeta {
+                revision: 1,
+                state: RecordState::PendingUpgrade,
+                stamp: Stamp::Missing,
+                touched: Timestamp::UNIX_EPOCH,
+                created: Timestamp::UNIX_EPOCH,
+                resource_version: version.into(),
+            };
+            History::new(vec![meta])
+        };
+        let seen = |version: Option<&str>| Memory {
+            seen_record: version.map(Into::into),
+            ..Memory::default()
+        };
+        assert!(seen(Some("100")).is_ahead_of(&known("99")));
+        assert!(seen(Some("100")).is_ahead_of(&History::default()));
+        assert!(!seen(Some("100")).is_ahead_of(&known("100")));
+        assert!(!seen(Some("")).is_ahead_of(&known("99")));
+        assert!(!seen(None).is_ahead_of(&History::default()));
     }
 }

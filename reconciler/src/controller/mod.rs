@@ -40,9 +40,9 @@ use crate::wanted::Wanted;
 
 /// How long a chart is waited for before that is told.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often Secrets are read again whose sources were refused, or that weren't there: whoever
-/// mends one waits for it.
-const SECRETS: Duration = Duration::from_secs(10);
+/// How often what somebody has to mend is tried again without a word from them: a Secret, a
+/// full volume.
+const MENDED: Duration = Duration::from_secs(10);
 /// How old the last check of a source may be for something new that is wanted of it.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 /// Events that are taken in before anything is done about them.
@@ -110,12 +110,19 @@ impl Controller {
     pub fn new(
         ctx: Arc<Context>,
         settings: Settings,
-        credentials: Credentials,
+        mut credentials: Credentials,
         ready: watch::Sender<Readiness>,
     ) -> Result<Self, ObserveError> {
+        let wanted = Wanted::load(settings.volume.wanted.clone())?;
+        credentials.inherit(wanted.requests().values().filter_map(|request| {
+            Some((
+                request.source.credential.clone()?,
+                request.credential_id.clone()?,
+            ))
+        }));
         Ok(Self {
             client: ctx.client.clone(),
-            wanted: Wanted::load(settings.volume.wanted.clone())?,
+            wanted,
             served: Served::new(settings.volume.served.clone()),
             credentials,
             ctx,
@@ -141,8 +148,8 @@ impl Controller {
         let mut resync = tokio::time::interval(self.settings.resync);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
         resync.tick().await;
-        let mut secrets = tokio::time::interval(SECRETS);
-        secrets.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut mended = tokio::time::interval(MENDED);
+        mended.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 Some(event) = inputs.helm_releases.recv() => self.helm_release(event),
@@ -153,7 +160,7 @@ impl Controller {
                 Some(done) = self.passes.join_next_with_id() => self.finished(done),
                 key = self.queue.due() => self.due(key),
                 _ = resync.tick() => self.resync(),
-                _ = secrets.tick() => self.read_doubtful(),
+                _ = mended.tick() => self.try_again(),
                 () = stop.cancelled() => break,
             }
             self.drain(&mut inputs);
@@ -223,12 +230,7 @@ impl Controller {
     }
 
     fn tell_queue(&self) {
-        let waiting = self
-            .memory
-            .values()
-            .filter(|memory| memory.running.is_some())
-            .count()
-            + self.queue.len();
+        let waiting = self.tasks.len() + self.queue.len();
         self.ctx
             .metrics
             .queue

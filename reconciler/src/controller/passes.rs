@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::{self, JoinError, block_in_place};
 use tracing::{error, warn};
 
-use super::memory::{Running, newest_status};
+use super::memory::{Memory, Running, newest_status};
 use super::{Controller, PATIENCE};
 use crate::crd::Target;
 use crate::metrics::Trigger;
@@ -24,16 +24,18 @@ impl Controller {
             return;
         }
         self.ctx.metrics.trigger(trigger);
-        let Some(snapshot) = self.snapshot(&key) else {
+        let running = |memory: &Memory| memory.running.is_some();
+        if !self.memory.get(&key).is_some_and(running) {
+            self.queue.push(key);
             return;
-        };
-        let memory = self.memory.entry(key.clone()).or_default();
-        if let Some(running) = &memory.running {
-            // A pass is under way; it sees what is new, and another one follows.
+        }
+        // A pass is under way; it sees what is new, and another one follows.
+        let snapshot = self.snapshot(&key);
+        if let Some(memory) = self.memory.get_mut(&key)
+            && let Some((running, snapshot)) = memory.running.as_ref().zip(snapshot)
+        {
             memory.again |= trigger != Trigger::resync;
             running.inputs.send_replace(Arc::new(snapshot));
-        } else {
-            self.queue.push(key);
         }
     }
 
@@ -180,7 +182,8 @@ impl Controller {
             .target
             .as_ref()
             .filter(followed)
-            .map(|target| self.records.history(target));
+            .map(|target| self.records.history(target))
+            .filter(|known| !memory.is_some_and(|memory| memory.is_ahead_of(known)));
         Some(Snapshot {
             status: newest_status(&entry, memory),
             source: self.source(&entry),

@@ -8,7 +8,7 @@ use tokio::task::block_in_place;
 use tracing::{error, warn};
 
 use super::Controller;
-use crate::credentials::{self, Known};
+use crate::credentials;
 use crate::demand::{self, Part};
 use crate::http::SourceFilter;
 use crate::releases::Entry;
@@ -50,7 +50,7 @@ impl Controller {
             }
             Err(error) => {
                 error!("{error}");
-                // Looked at again at the next resync, or with the next change.
+                // Tried again in a while, or with the next change.
                 self.thorough = true;
             }
         }
@@ -87,7 +87,7 @@ impl Controller {
                     block_in_place(|| self.credentials.learn(secret, Ok(values.clone())));
                 }
                 None => {
-                    if let (Known::Pending, true) = self.credentials.ask(secret) {
+                    if self.credentials.ask(secret).1 {
                         unread.push(secret.clone());
                     }
                 }
@@ -98,9 +98,11 @@ impl Controller {
         }
     }
 
-    /// Reads Secrets again that aren't there, or whose sources refuse what was in them. In a
-    /// steady state there are none.
-    pub(super) fn read_doubtful(&mut self) {
+    /// Tries again what waits for somebody to mend it: requests that couldn't be written,
+    /// Secrets that aren't there, or whose sources refuse what was in them. In a steady state
+    /// there is nothing of the kind.
+    pub(super) fn try_again(&mut self) {
+        self.stale |= self.thorough;
         let mut doubtful = self.credentials.doubtful();
         for (name, request) in self.wanted.requests() {
             if let Some(secret) = &request.source.credential
