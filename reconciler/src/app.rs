@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use jiff::Timestamp;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use tandem_shared::clock;
 use tandem_shared::credentials::Store;
 use tandem_shared::layout::Wanted;
 use tandem_shared::lock::{self, Guard, LockError};
@@ -19,7 +19,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::Config;
+use crate::config::{Config, absolute};
 use crate::controller::{Controller, Inputs, Settings};
 use crate::credentials::Credentials;
 use crate::events::Events;
@@ -28,7 +28,6 @@ use crate::http::{self, Readiness};
 use crate::metrics::Metrics;
 use crate::reconcile::Context;
 use crate::reconcile::artifacts::Artifacts;
-use crate::reconcile::objects::Objects;
 use crate::reconcile::release::Engine;
 use crate::reconcile::report::Reporter;
 use crate::{storage, triggers, watches};
@@ -87,7 +86,6 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     let events = Events::new(client.clone(), &process);
     let context = Arc::new(Context {
         engine: Engine::new(Arc::new(helm), storage::Store::new(client.clone())),
-        objects: Objects::new(client.clone()),
         artifacts: Artifacts::new(config.volume.served.clone(), config.work.clone()),
         reporter: Reporter::new(
             client.clone(),
@@ -187,7 +185,7 @@ fn take_mount(wanted: &Wanted) -> anyhow::Result<Guard> {
         schema: Contract::current_schema(),
         writer: "reconciler".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: whole_seconds(Timestamp::now()),
+        started_at: clock::now(),
     };
     publish::json(&wanted.contract(), &contract)?;
     Ok(role)
@@ -235,10 +233,7 @@ fn cluster(named: Option<PathBuf>) -> Cluster {
             .filter(|path| path.is_file())
     };
     match named.or_else(of_environment).or_else(of_home) {
-        Some(path) => Cluster::Kubeconfig {
-            path,
-            context: None,
-        },
+        Some(path) => Cluster::Kubeconfig(absolute(&path)),
         None => Cluster::InCluster,
     }
 }
@@ -247,7 +242,7 @@ fn cluster(named: Option<PathBuf>) -> Cluster {
 /// end by themselves.
 async fn clients(cluster: &Cluster) -> anyhow::Result<(Client, Client)> {
     let config = match cluster {
-        Cluster::Kubeconfig { path, .. } => {
+        Cluster::Kubeconfig(path) => {
             // Its errors tell their causes themselves, some of them twice.
             let wrong = |error: String| anyhow!("can't use the kubeconfig {}: {error}", path.display());
             let read = Kubeconfig::read_from(path).map_err(|error| wrong(error.to_string()))?;
@@ -264,11 +259,6 @@ async fn clients(cluster: &Cluster) -> anyhow::Result<(Client, Client)> {
     Ok((client(calling)?, client(config)?))
 }
 
-/// Nobody needs to know it finer.
-fn whole_seconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
@@ -276,5 +266,17 @@ fn hostname() -> String {
         "reconciler".to_owned()
     } else {
         name.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_find_a_kubeconfig_that_was_named_relative_to_us() {
+        let found = cluster(Some("k".into()));
+        assert_eq!(found, Cluster::Kubeconfig(absolute(Path::new("k"))));
+        assert_ne!(found, Cluster::Kubeconfig("k".into()));
     }
 }

@@ -83,8 +83,8 @@ pub struct RunArgs {
     )]
     pub helm: PathBuf,
 
-    /// Folder for what only this process reads: opened charts, helm's own files. It is
-    /// emptied at the start. By default a folder below the system's temporary one.
+    /// Folder in which one is made for what only this process reads: opened charts, helm's
+    /// own files. By default the system's temporary one.
     #[arg(long, value_name = "DIR", env = "RECONCILER_WORK_DIR")]
     pub work_dir: Option<PathBuf>,
 

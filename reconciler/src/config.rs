@@ -1,7 +1,7 @@
 //! What the flags amount to, checked.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tandem_shared::layout::Volume;
@@ -27,7 +27,7 @@ pub struct Config {
     pub credentials: Option<PathBuf>,
     /// The helm program.
     pub helm: PathBuf,
-    /// Private folder, made and emptied at the start.
+    /// Private folder, made at the start, removed at the end; nobody else's.
     pub work: PathBuf,
     /// Kubeconfig, if one was named.
     pub kubeconfig: Option<PathBuf>,
@@ -61,17 +61,24 @@ impl Config {
     /// Names the flag that makes no sense.
     pub fn new(args: &RunArgs) -> Result<Self, ConfigError> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        // Helm children have another working directory.
-        let volume = std::path::absolute(&args.volume).unwrap_or_else(|_| args.volume.clone());
+        let volume = absolute(&args.volume);
+        let id = names::short_hex(&[volume.as_os_str().as_encoded_bytes()]);
+        // A plain name is looked up in PATH.
+        let is_path = args.helm.components().count() > 1;
         Ok(Self {
             volume: Volume::at(&volume),
             credentials: args.credentials.clone(),
-            helm: args.helm.clone(),
-            // One per volume unless named: the lock of the volume then guards it as well.
-            work: args.work_dir.clone().unwrap_or_else(|| {
-                let id = names::short_hex(&[volume.as_os_str().as_encoded_bytes()]);
-                std::env::temp_dir().join(format!("tandem-reconciler-{id}"))
-            }),
+            helm: if is_path {
+                absolute(&args.helm)
+            } else {
+                args.helm.clone()
+            },
+            // One per volume: the lock of the volume guards it as well.
+            work: args
+                .work_dir
+                .as_deref()
+                .map_or_else(std::env::temp_dir, absolute)
+                .join(format!("tandem-reconciler-{id}")),
             kubeconfig: args.kubeconfig.clone(),
             namespace: some(&args.allow_namespace),
             workers: usize::from(args.workers),
@@ -87,6 +94,11 @@ impl Config {
     }
 }
 
+/// Helm children have another working directory.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// `:port` means every address, as in Go programs.
 fn address(text: &str) -> Option<SocketAddr> {
     if let Some(port) = text.strip_prefix(':') {
@@ -100,7 +112,24 @@ fn address(text: &str) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+
     use super::*;
+    use crate::args::Args;
+
+    #[test]
+    fn children_find_what_was_named_relative_to_us() {
+        let flags = "r --volume v --work-dir w --helm ./h";
+        let args = Args::parse_from(flags.split(' ')).run.unwrap();
+        let config = Config::new(&args).unwrap();
+        assert!(config.helm.is_absolute());
+        // Whatever else is in the folder stays there.
+        assert!(config.work.parent().unwrap().ends_with("w"));
+        let args = Args::parse_from(["r", "--volume", "v"]).run.unwrap();
+        assert_eq!(Config::new(&args).unwrap().helm, PathBuf::from("helm"));
+    }
 
     #[test]
     fn addresses_read_as_in_go() {

@@ -28,14 +28,14 @@ const PASSED_ON: &[&str] = &[
 /// A private home directory for helm children: empty at first, shared by them (it holds
 /// the cache of what kinds the API server knows), removed with the last clone.
 #[derive(Clone, Debug)]
-pub struct Home(Arc<TempDir>);
+pub(super) struct Home(Arc<TempDir>);
 
 impl Home {
     /// A new home in `scratch`, readable by us alone.
     ///
     /// # Errors
     /// What the system says.
-    pub fn new(scratch: &Path) -> std::io::Result<Self> {
+    pub(super) fn new(scratch: &Path) -> std::io::Result<Self> {
         Ok(Self(Arc::new(
             tempfile::Builder::new()
                 .prefix("helm-home-")

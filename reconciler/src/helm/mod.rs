@@ -14,8 +14,9 @@ use std::time::Duration;
 use tandem_shared::child::{self, Cancel, ChildError, Limits};
 use tandem_shared::lock::Guard;
 
+use environment::Home;
+
 pub use args::{Apply, Install, Rollback, Test, Uninstall, Upgrade};
-pub use environment::Home;
 pub use version::{HelmVersion, Major};
 
 /// Bytes kept of each of a child's outputs.
@@ -29,13 +30,8 @@ pub enum Cluster {
     /// As a pod does: service account token and `KUBERNETES_SERVICE_*`.
     #[default]
     InCluster,
-    /// By a kubeconfig file and, if given, one of its contexts.
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// A context other than the current one.
-        context: Option<String>,
-    },
+    /// By a kubeconfig file.
+    Kubeconfig(PathBuf),
 }
 
 /// A helm program that can be used.
@@ -173,11 +169,8 @@ impl Helm {
 
     fn command(&self) -> Command {
         let mut command = environment::command(&self.program, &self.home);
-        if let Cluster::Kubeconfig { path, context } = &self.cluster {
+        if let Cluster::Kubeconfig(path) = &self.cluster {
             command.arg("--kubeconfig").arg(path);
-            if let Some(context) = context {
-                command.args(["--kube-context", context]);
-            }
         }
         command
     }
