@@ -122,13 +122,12 @@ impl Entry {
             .any(|finalizer| finalizer == FINALIZER)
     }
 
-    /// Whether its deletion leaves the release in the cluster.
+    /// Whether its deletion leaves the release in the cluster: an annotation says so, or our
+    /// finalizer isn't on it, without which we never touch a release.
     #[must_use]
     pub fn is_abandoning(&self) -> bool {
-        self.object
-            .annotations()
-            .get(ABANDON_ANNOTATION)
-            .is_some_and(|value| value == "true")
+        let annotation = self.object.annotations().get(ABANDON_ANNOTATION);
+        annotation.is_some_and(|value| value == "true") || !self.has_finalizer()
     }
 
     /// Its place among those that claim the same release: the oldest first.

@@ -180,3 +180,13 @@ fn what_nobody_reads_is_not_kept() {
     assert_eq!(object.meta().managed_fields, None);
     assert_eq!(object.annotations().len(), 1);
 }
+
+#[test]
+fn what_our_finalizer_does_not_hold_is_left_in_the_cluster() {
+    let entry = |more: Value| Entry::new(object("a", EARLY, more), &defaults());
+    let held = json!({"finalizers": [FINALIZER, "other"]});
+    assert!(!entry(json!({ "metadata": held })).is_abandoning());
+    assert!(entry(json!({"metadata": {"finalizers": ["other"]}})).is_abandoning());
+    let annotated = json!({"finalizers": [FINALIZER], "annotations": {ABANDON_ANNOTATION: "true"}});
+    assert!(entry(json!({ "metadata": annotated })).is_abandoning());
+}
