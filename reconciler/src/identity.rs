@@ -80,12 +80,6 @@ impl Identity {
     pub fn label(&self, revision: i64) -> String {
         format!("{SCHEME}.{}.{revision}", self.0)
     }
-
-    /// The characters of the digest.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 /// What a record's label says.
@@ -162,17 +156,6 @@ impl Stamp {
             _ => Comparison::Unknown,
         }
     }
-
-    /// The revision that the label was written for, if it is another than `revision`.
-    #[must_use]
-    pub fn copied_from(&self, revision: i64) -> Option<i64> {
-        match self {
-            Self::Known {
-                revision: stamped, ..
-            } if *stamped != revision => Some(*stamped),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -201,7 +184,7 @@ mod tests {
     fn the_digest_is_pinned() {
         let target = target();
         let identity = Identity::of(&inputs(&target));
-        assert_eq!(identity.as_str().len(), DIGEST_CHARS);
+        assert_eq!(identity.0.len(), DIGEST_CHARS);
         // A change here upgrades every release of every fleet: raise SCHEME with it.
         assert_eq!(identity.label(7), "i1.huf2hhfdnfuqsvpn4zhdbg5ibq.7");
     }
@@ -266,8 +249,6 @@ mod tests {
         assert_eq!(stamp.compare(3, &wanted), Comparison::Same);
         assert_eq!(stamp.compare(3, &[]), Comparison::Other);
         assert_eq!(stamp.compare(4, &wanted), Comparison::Unknown);
-        assert_eq!(stamp.copied_from(4), Some(3));
-        assert_eq!(stamp.copied_from(3), None);
         assert_eq!(Stamp::parse(None), Stamp::Missing);
     }
 

@@ -46,12 +46,6 @@ impl Served {
         }
     }
 
-    /// Where they lie.
-    #[must_use]
-    pub fn mount(&self) -> &layout::Served {
-        &self.mount
-    }
-
     /// Whether the manifest of a source was looked for.
     #[must_use]
     pub fn knows(&self, name: &SourceName) -> bool {

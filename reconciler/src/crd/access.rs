@@ -10,7 +10,7 @@ use super::{
 
 /// Fewest revisions kept: a rollback needs a good revision, the failed one after it, and
 /// the one that the rollback makes.
-pub const MIN_HISTORY: u32 = 3;
+const MIN_HISTORY: u32 = 3;
 
 const DEFAULT_HISTORY: u32 = 10;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -125,12 +125,6 @@ impl HelmRelease {
     #[must_use]
     pub fn key(&self) -> String {
         format!("{}/{}", self.own_namespace(), self.name_any())
-    }
-
-    /// Value of [`ANTECEDENT_ANNOTATION`](super::ANTECEDENT_ANNOTATION) on released objects.
-    #[must_use]
-    pub fn antecedent(&self) -> String {
-        format!("{}:helmrelease/{}", self.own_namespace(), self.name_any())
     }
 
     /// Namespace to release into.

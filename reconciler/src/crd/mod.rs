@@ -18,16 +18,13 @@ use kube::core::DeserializeGuard;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use access::{ChartSource, GitChart, InvalidSpec, MIN_HISTORY, RepositoryChart, Target};
+pub use access::{ChartSource, GitChart, InvalidSpec, RepositoryChart, Target};
 pub use chart::{ChartSpec, LocalObjectReference, ObjectReference};
 pub use manifest::{CrdError, crd_yaml};
 pub use status::{
     Condition, ConditionType, HelmReleaseStatus, LastTest, Operation, OperationAction, Phase,
 };
 pub use values_from::{ChartFileSelector, ExternalSourceSelector, KeySelector, ValuesFromSource};
-
-/// Put on every released object: `<namespace>:helmrelease/<name>` of its `HelmRelease`.
-pub const ANTECEDENT_ANNOTATION: &str = "helm.fluxcd.io/antecedent";
 
 /// On a `HelmRelease`: `"true"` lets its deletion leave the release in the cluster.
 pub const ABANDON_ANNOTATION: &str = "helm.fluxcd.io/abandon";

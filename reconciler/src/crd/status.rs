@@ -21,6 +21,9 @@ pub struct HelmReleaseStatus {
     /// Name of the release in Helm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_name: Option<String>,
+    /// Namespace of the release in Helm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_namespace: Option<String>,
     /// Status of the release, as Helm records it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_status: Option<String>,

@@ -14,9 +14,10 @@ const FILE_LIMITS: Limits = Limits {
     bytes: 4 * 1024 * 1024,
     entries: 8,
 };
-/// Values files that are kept in memory. They are read again at every look at their
-/// HelmReleases, and rarely change.
+/// Values files that are kept in memory, and the bytes of the largest such. They are read
+/// again at every look at their HelmReleases, and rarely change.
 const KEPT: usize = 64;
+const KEPT_BYTES: usize = 64 * 1024;
 
 /// Why an artifact can't be used.
 #[derive(Debug, Error)]
@@ -118,11 +119,13 @@ impl Artifacts {
             })
         })
         .await??;
-        let mut known = self.known();
-        if known.len() >= KEPT {
-            known.clear();
+        if content.len() <= KEPT_BYTES {
+            let mut known = self.known();
+            if known.len() >= KEPT {
+                known.clear();
+            }
+            known.insert(digest.clone(), content.clone());
         }
-        known.insert(digest.clone(), content.clone());
         Ok(content)
     }
 

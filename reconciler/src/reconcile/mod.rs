@@ -32,7 +32,6 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::artifacts::Artifacts;
-use self::objects::Objects;
 use self::plan::Failures;
 use self::release::Engine;
 use self::report::Reporter;
@@ -47,8 +46,6 @@ pub struct Context {
     pub client: Client,
     /// Performs actions.
     pub engine: Engine,
-    /// Looks objects up.
-    pub objects: Objects,
     /// Opens artifacts.
     pub artifacts: Artifacts,
     /// Writes reports.

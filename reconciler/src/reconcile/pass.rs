@@ -13,7 +13,7 @@ use super::artifacts::Opened;
 use super::facts::{self, Wanted};
 use super::fresh::Fresh;
 use super::gather::{Gathered, gather};
-use super::plan::{Action, Decision, Failures, Observed, TestResult, needs, plan};
+use super::plan::{Action, Decision, Failures, Need, Observed, TestResult, needs, plan};
 use super::report::ReportError;
 use super::snapshot::{Snapshot, SourceView};
 use super::{Again, Context, Finished};
@@ -98,6 +98,10 @@ impl<'a> Pass<'a> {
     ) -> Self {
         let snapshot = inputs.borrow_and_update().clone();
         let key = &snapshot.entry.key;
+        let mut draft = Draft::new(&snapshot.status, Timestamp::now());
+        if let Some(target) = &snapshot.entry.target {
+            draft.forget_others(target);
+        }
         let target = snapshot.entry.target.clone().unwrap_or_else(|| Target {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
@@ -106,7 +110,7 @@ impl<'a> Pass<'a> {
             ctx,
             target,
             failures: snapshot.failures.clone(),
-            draft: Draft::new(&snapshot.status, Timestamp::now()),
+            draft,
             before: snapshot.status.clone(),
             saved: (*snapshot.status).clone(),
             ran: None,
@@ -229,42 +233,35 @@ impl<'a> Pass<'a> {
         let begun = Instant::now();
         let mut observed = self.observe();
         let mut opened = None;
-        if let Some(fresh) = &mut self.fresh {
-            while let Some(need) = needs(&observed, &gathered.desired) {
-                if opened.is_none()
-                    && matches!(need, super::plan::Need::Content(_))
-                    && let Some(material) = &gathered.material
-                {
-                    let artifact = self.ctx.artifacts.chart(material.artifact()).await;
-                    opened = Some(artifact.map_err(|error| Trouble::new("ArtifactFailed", error))?);
-                }
-                let directory = opened.as_ref().map(Opened::chart);
-                let wanted = directory.as_deref().zip(gathered.material.as_ref()).map(
-                    |(chart, material)| Wanted {
-                        chart,
-                        values: &material.values,
-                        reset_values: release.spec.reset_values(),
-                    },
-                );
-                let store = self.ctx.engine.store();
-                facts::learn(
-                    need,
-                    store,
-                    &self.ctx.objects,
-                    &self.target,
-                    &fresh.history,
-                    wanted,
-                    &mut fresh.facts,
-                )
-                .await
-                .map_err(|error| Trouble::new("StorageFailed", error))?;
-                observed.facts = fresh.facts.clone();
+        while let Some(need) = needs(&observed, &gathered.desired) {
+            if let (Need::Content(_), None, Some(material)) = (need, &opened, &gathered.material) {
+                opened = Some(self.open(material, None).await?);
             }
-        } else if needs(&observed, &gathered.desired).is_some() {
-            // The watch doesn't tell enough; whether helm is needed isn't known yet.
-            self.ctx.metrics.stage(Stage::plan, begun.elapsed());
-            self.freshen(false).await?;
-            return Box::pin(self.decide(gathered, release)).await;
+            let Some(fresh) = &mut self.fresh else {
+                // The watch doesn't tell enough; whether helm is needed isn't known yet.
+                self.freshen(false).await?;
+                observed = self.observe();
+                continue;
+            };
+            let directory = opened.as_ref().map(Opened::chart);
+            let wanted = directory.as_deref().zip(gathered.material.as_ref());
+            let wanted = wanted.map(|(chart, material)| Wanted {
+                chart,
+                values: &material.values,
+                reset_values: release.spec.reset_values(),
+            });
+            facts::learn(
+                need,
+                self.ctx.engine.store(),
+                self.ctx.engine.objects(),
+                &self.target,
+                &fresh.history,
+                wanted,
+                &mut fresh.facts,
+            )
+            .await
+            .map_err(|error| Trouble::new("StorageFailed", error))?;
+            observed.facts = fresh.facts.clone();
         }
         let decision = plan(&observed, &gathered.desired);
         self.ctx.metrics.stage(Stage::plan, begun.elapsed());
@@ -280,6 +277,7 @@ impl<'a> Pass<'a> {
                 revision: test.revision,
                 succeeded: test.succeeded,
             }),
+            on_trial: status.last_attempted_revision.is_some() && status.revision.is_none(),
             failures: self.failures.clone(),
             owner: self.snapshot.owner.clone(),
             ..Observed::default()

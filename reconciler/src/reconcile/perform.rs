@@ -129,7 +129,7 @@ impl Pass<'_> {
         Ok(Next::Step)
     }
 
-    async fn open(
+    pub(super) async fn open(
         &mut self,
         material: &Material,
         opened: Option<Opened>,
@@ -185,7 +185,6 @@ impl Pass<'_> {
                 changed = inputs.changed(), if open && told => {
                     told = changed.is_ok();
                     let snapshot = inputs.borrow_and_update().clone();
-                    self.inputs.mark_changed();
                     if !told || self.wants_other(&snapshot, identities).await {
                         self.interrupt("what is wanted has changed").await;
                         cancel.cancel();

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::crd::{Condition, ConditionType, HelmReleaseStatus, Phase};
+use crate::crd::{Condition, ConditionType, HelmReleaseStatus, Phase, Target};
 
 /// A status while it is being written. Equal things said again leave no trace in it.
 #[derive(Clone, Debug)]
@@ -17,12 +17,12 @@ impl Draft {
     /// Begins with what was said before.
     #[must_use]
     pub fn new(before: &HelmReleaseStatus, now: Timestamp) -> Self {
-        // The API keeps whole seconds; anything finer would differ from itself.
-        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-        Self {
+        let mut draft = Self {
             status: before.clone(),
             now,
-        }
+        };
+        draft.tick(now);
+        draft
     }
 
     /// The moment that it speaks of.
@@ -33,7 +33,38 @@ impl Draft {
 
     /// Time goes on.
     pub fn tick(&mut self, now: Timestamp) {
+        // The API keeps whole seconds; anything finer would differ from itself.
         self.now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    }
+
+    /// Forgets what was said of another release than `target`: whose operation it was, what
+    /// its tests came to and what is released says nothing about this one.
+    pub fn forget_others(&mut self, target: &Target) {
+        let status = &mut self.status;
+        let other = |said: &Option<String>, now: &str| said.as_deref().is_some_and(|it| it != now);
+        if other(&status.release_name, &target.name)
+            || other(&status.release_namespace, &target.namespace)
+        {
+            *status = HelmReleaseStatus {
+                observed_generation: status.observed_generation,
+                phase: status.phase,
+                conditions: status.conditions.take(),
+                ..HelmReleaseStatus::default()
+            };
+            for type_ in [
+                ConditionType::Deployed,
+                ConditionType::Tested,
+                ConditionType::RolledBack,
+            ] {
+                self.clear(type_);
+            }
+        }
+    }
+
+    /// Names the release that it speaks of.
+    pub(super) fn about(&mut self, target: &Target) {
+        self.status.release_name = Some(target.name.clone());
+        self.status.release_namespace = Some(target.namespace.clone());
     }
 
     pub(super) fn phase(&mut self, phase: Phase) {

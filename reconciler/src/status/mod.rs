@@ -102,7 +102,7 @@ pub fn started(draft: &mut Draft, subject: &Subject<'_>, operation: &Operation) 
     if makes && tested.is_some_and(|test| test.revision >= operation.revision) {
         draft.status.last_test = None;
     }
-    draft.status.release_name = Some(name.clone());
+    draft.about(subject.target);
     draft.status.operation = Some(operation.clone());
     draft.clear(ConditionType::Stalled);
     draft.set(ConditionType::Reconciling, "True", reason, &message);

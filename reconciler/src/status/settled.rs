@@ -11,7 +11,7 @@ pub fn settled(
     decision: &Decision,
     obstacle: Option<&Obstacle>,
 ) {
-    draft.status.release_name = Some(subject.target.name.clone());
+    draft.about(subject.target);
     match (&decision.action, decision.reason) {
         (Action::Nothing, Reason::InSync) => in_sync(draft, subject, obstacle),
         (Action::Nothing, reason) => {
@@ -84,6 +84,9 @@ fn in_sync(draft: &mut Draft, subject: &Subject<'_>, obstacle: Option<&Obstacle>
     let Target { namespace, name } = subject.target;
     draft.status.observed_generation = Some(subject.generation);
     draft.status.release_status = Some("deployed".to_owned());
+    draft.status.revision = subject.chart.map(ToOwned::to_owned);
+    // Whoever it was: it is over.
+    draft.status.operation = None;
     let failing = obstacle.filter(|obstacle| obstacle.kind == ObstacleKind::ChartFailed);
     if let Some(obstacle) = failing {
         // What is released is good; what is asked for is something newer that isn't.
@@ -125,7 +128,6 @@ fn in_sync(draft: &mut Draft, subject: &Subject<'_>, obstacle: Option<&Obstacle>
     );
     draft.clear(ConditionType::RolledBack);
     draft.status.rollback_count = None;
-    draft.status.revision = subject.chart.map(ToOwned::to_owned);
     draft.status.last_attempted_revision = subject.chart.map(ToOwned::to_owned);
     draft.clear(ConditionType::Reconciling);
     draft.clear(ConditionType::Stalled);

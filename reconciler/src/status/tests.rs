@@ -42,7 +42,6 @@ fn operation(action: OperationAction) -> Operation {
 
 fn outcome(end: End, message: &str, state: RecordState) -> Outcome {
     let record = RecordMeta {
-        secret: "sh.helm.release.v1.web.v2".into(),
         revision: 2,
         state,
         stamp: crate::identity::Stamp::Missing,
@@ -66,6 +65,59 @@ fn decision(action: Action, reason: Reason) -> Decision {
         message: "why".into(),
         until: None,
     }
+}
+
+#[test]
+fn what_was_said_of_another_release_is_forgotten() {
+    let before = HelmReleaseStatus {
+        revision: Some("c1".into()),
+        operation: Some(operation(OperationAction::Install)),
+        ..pass(&HelmReleaseStatus::default(), |draft, subject| {
+            settled(
+                draft,
+                subject,
+                &decision(Action::Nothing, Reason::InSync),
+                None,
+            )
+        })
+    };
+    let after = |target: &Target| {
+        let mut draft = Draft::new(&before, now());
+        draft.forget_others(target);
+        draft.status
+    };
+    assert_eq!(after(&target()), before);
+    for other in [
+        Target {
+            name: "other".into(),
+            ..target()
+        },
+        Target {
+            namespace: "other".into(),
+            ..target()
+        },
+    ] {
+        let status = after(&other);
+        assert_eq!((status.operation, status.revision), (None, None));
+        assert!(status.conditions.is_some_and(|left| !left.is_empty()));
+    }
+}
+
+#[test]
+fn an_operation_is_over_once_the_release_is_what_is_wanted() {
+    let before = HelmReleaseStatus {
+        operation: Some(operation(OperationAction::Upgrade)),
+        ..HelmReleaseStatus::default()
+    };
+    let after = pass(&before, |draft, subject| {
+        settled(
+            draft,
+            subject,
+            &decision(Action::Nothing, Reason::InSync),
+            None,
+        )
+    });
+    assert_eq!(after.operation, None);
 }
 
 /// One pass: `steps` on a draft of what was before.

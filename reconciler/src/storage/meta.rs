@@ -91,8 +91,6 @@ impl std::fmt::Display for RecordState {
 /// One revision, from the metadata of its Secret.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RecordMeta {
-    /// Name of the Secret.
-    pub secret: String,
     /// Revision of the release, from 1.
     pub revision: i64,
     /// Status of the revision.
@@ -163,7 +161,6 @@ impl RecordMeta {
             .filter_map(|entry| entry.time.as_ref().map(|time| time.0))
             .fold(created, Timestamp::max);
         let meta = Self {
-            secret: secret.clone(),
             revision,
             state: RecordState::parse(state),
             stamp: Stamp::parse(label(IDENTITY_LABEL).map(String::as_str)),

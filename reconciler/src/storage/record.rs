@@ -161,7 +161,6 @@ pub(crate) mod tests {
     /// A record with this payload.
     pub(crate) fn record(payload: Value) -> Record {
         let meta = RecordMeta {
-            secret: "sh.helm.release.v1.a.v2".into(),
             revision: 2,
             state: RecordState::Deployed,
             stamp: Stamp::Missing,

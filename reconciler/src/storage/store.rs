@@ -5,6 +5,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
+use super::meta::secret_name;
 use super::{CodecError, History, MetaError, Record, RecordMeta, RecordState, codec};
 use crate::crd::Target;
 use crate::identity::{IDENTITY_LABEL, Identity};
@@ -120,9 +121,9 @@ impl Store {
         if record.meta.resource_version != expected.resource_version {
             return Err(changed());
         }
+        let name = secret_name(&target.name, expected.revision);
         let rewritten = record.rewritten(state, description);
-        let data =
-            codec::encode(rewritten.payload()).map_err(codec_error(target, &expected.secret))?;
+        let data = codec::encode(rewritten.payload()).map_err(codec_error(target, &name))?;
         secret
             .data
             .get_or_insert_default()
@@ -134,7 +135,7 @@ impl Store {
             .insert("status".into(), rewritten.meta.state.as_str().to_owned());
         match self
             .api(target)
-            .replace(&expected.secret, &PostParams::default(), &secret)
+            .replace(&name, &PostParams::default(), &secret)
             .await
         {
             Ok(written) => {
@@ -161,9 +162,10 @@ impl Store {
             "labels": {IDENTITY_LABEL: identity.label(expected.revision)},
         }});
         let parameters = PatchParams::default();
+        let name = secret_name(&target.name, expected.revision);
         match self
             .api(target)
-            .patch_metadata(&expected.secret, &parameters, &Patch::Merge(&patch))
+            .patch_metadata(&name, &parameters, &Patch::Merge(&patch))
             .await
         {
             Ok(_) => Ok(()),
@@ -176,7 +178,7 @@ impl Store {
     }
 
     async fn fetch(&self, target: &Target, revision: i64) -> Result<(Secret, Record), StoreError> {
-        let name = super::meta::secret_name(&target.name, revision);
+        let name = secret_name(&target.name, revision);
         let secret = self
             .api(target)
             .get_opt(&name)

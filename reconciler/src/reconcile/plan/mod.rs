@@ -14,6 +14,7 @@ mod failures;
 mod observed;
 mod present;
 mod recover;
+#[cfg(test)]
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,6 @@ mod tests;
 pub use desired::{Blocked, Desired, Present, RollbackPolicy, TestPolicy, Want};
 pub use failures::{Failure, Failures};
 pub use observed::{Facts, Need, Observed, Owner, RecordFacts, TestResult};
-pub use table::table;
 
 use jiff::Timestamp;
 
@@ -297,21 +297,6 @@ impl Decision {
         self.until = Some(until);
         self
     }
-}
-
-/// One row of the [`table`]: a situation, and the action that it leads to.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// The situation, in words.
-    pub situation: &'static str,
-    /// The same as data: what was seen,
-    pub observed: Observed,
-    /// and what is wanted.
-    pub desired: Desired,
-    /// The action that it leads to.
-    pub action: ActionKind,
-    /// The reason given for it.
-    pub reason: Reason,
 }
 
 /// What must be learned before [`plan`] can decide; `None` once it can.

@@ -25,6 +25,9 @@ pub struct Observed {
     pub epoch: i64,
     /// The last run of the tests.
     pub last_test: Option<TestResult>,
+    /// We made the release, and it was never good since: a first revision that fails its
+    /// tests is removed again. Any other is somebody's already.
+    pub on_trial: bool,
     /// What went wrong lately.
     pub failures: Failures,
     /// Whose the release is among all HelmReleases.

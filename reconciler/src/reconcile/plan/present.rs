@@ -227,7 +227,7 @@ fn tested(observed: &Observed, desired: &Desired, present: &Present, last: &Reco
     if result.succeeded || desired.test.ignore_failures {
         return Ok(in_sync);
     }
-    if last.revision == 1 {
+    if last.revision == 1 && observed.on_trial {
         return Ok(remove(
             observed,
             desired,

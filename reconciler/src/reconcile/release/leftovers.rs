@@ -124,7 +124,6 @@ mod tests {
 
     fn history(states: &[RecordState]) -> History {
         let record = |(index, state): (usize, &RecordState)| RecordMeta {
-            secret: String::new(),
             revision: i64::try_from(index).unwrap_or_default() + 1,
             state: state.clone(),
             stamp: Stamp::Missing,

@@ -85,12 +85,6 @@ impl Engine {
         &self.store
     }
 
-    /// The helm program.
-    #[must_use]
-    pub fn helm(&self) -> &Helm {
-        &self.helm
-    }
-
     /// Looks up objects that releases name.
     #[must_use]
     pub fn objects(&self) -> &Objects {

@@ -144,7 +144,6 @@ mod tests {
 
     fn history(records: &[(i64, RecordState)]) -> History {
         let record = |(revision, state): &(i64, RecordState)| RecordMeta {
-            secret: format!("sh.helm.release.v1.app.v{revision}"),
             revision: *revision,
             state: state.clone(),
             stamp: Stamp::Missing,

@@ -1,11 +1,11 @@
 //! What decides before any record does, and what a release that isn't wanted comes to.
 
-use super::{Label, when};
+use super::{Label, Row, when};
 use crate::crd::OperationAction;
 use crate::reconcile::plan::ActionKind::{
     MarkFailed, Refuse, RemoveFinalizer, Rollback, Uninstall, Wait,
 };
-use crate::reconcile::plan::{Reason, Row};
+use crate::reconcile::plan::Reason;
 use crate::storage::RecordState;
 use crate::storage::RecordState::{
     Deployed, Failed, PendingInstall, PendingUpgrade, Superseded, Uninstalled, Uninstalling,

@@ -1,7 +1,6 @@
 //! The table of the plan, row by row: a situation, and the one action that it leads to.
 //!
-//! Rows are data, so that a test can check every one against [`plan`](super::plan), and a
-//! document can be made of them.
+//! Rows are data: a test checks every one against [`plan`](super::plan).
 
 mod gates;
 mod recovery;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    ActionKind, Blocked, Desired, Failure, Observed, Owner, Present, Reason, RecordFacts, Row,
+    ActionKind, Blocked, Desired, Failure, Observed, Owner, Present, Reason, RecordFacts,
     TestResult, Want,
 };
 use crate::crd::{Operation, OperationAction, Target};
@@ -35,6 +34,19 @@ pub(super) enum Label {
     OldScheme,
     /// None: somebody else's.
     None,
+}
+
+/// One row: a situation, and the action that it leads to.
+#[derive(Clone)]
+pub(super) struct Row {
+    /// The situation, in words.
+    pub(super) situation: &'static str,
+    /// The same as data: what was seen,
+    pub(super) observed: Observed,
+    /// and what is wanted.
+    pub(super) desired: Desired,
+    pub(super) action: ActionKind,
+    pub(super) reason: Reason,
 }
 
 /// A situation under construction: at first, nothing was ever released and something is
@@ -81,7 +93,6 @@ pub(super) fn wanted() -> Identity {
 pub(super) fn record(revision: i64, state: RecordState, label: Label, touched: i64) -> RecordMeta {
     let known = |identity, revision| Stamp::Known { identity, revision };
     RecordMeta {
-        secret: format!("sh.helm.release.v1.app.v{revision}"),
         revision,
         state,
         stamp: match label {
@@ -207,6 +218,11 @@ impl Situation {
         self
     }
 
+    pub(super) fn on_trial(mut self) -> Self {
+        self.observed.on_trial = true;
+        self
+    }
+
     pub(super) fn tested(mut self, revision: i64, succeeded: bool) -> Self {
         self.observed.last_test = Some(TestResult {
             revision,
@@ -288,8 +304,7 @@ impl Situation {
 }
 
 /// All rows, in the order of the decision.
-#[must_use]
-pub fn table() -> Vec<Row> {
+pub(super) fn table() -> Vec<Row> {
     [
         gates::gates(),
         gates::deleting(),

@@ -1,11 +1,11 @@
 //! Operations that may be running, or died.
 
-use super::{Label, when};
+use super::{Label, Row, when};
 use crate::crd::OperationAction;
 use crate::reconcile::plan::ActionKind::{
     MarkDeployed, MarkFailed, Nothing, Refuse, Rollback, Uninstall, Wait,
 };
-use crate::reconcile::plan::{Reason, Row};
+use crate::reconcile::plan::Reason;
 use crate::storage::RecordState;
 use crate::storage::RecordState::{
     Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalling,

@@ -1,11 +1,11 @@
 //! A release that is wanted, by the state of its last record.
 
-use super::{Label, when};
+use super::{Label, Row, when};
 use crate::crd::OperationAction;
 use crate::reconcile::plan::ActionKind::{
     Install, Nothing, PatchLabel, Rollback, Uninstall, Upgrade, Wait,
 };
-use crate::reconcile::plan::{Reason, Row};
+use crate::reconcile::plan::Reason;
 use crate::storage::RecordState::{Deployed, Failed, Superseded, Uninstalled};
 
 pub(super) fn without_release() -> Vec<Row> {

@@ -1,11 +1,11 @@
 //! Rollbacks and tests.
 
-use super::{Label, when};
+use super::{Label, Row, when};
 use crate::crd::OperationAction;
 use crate::reconcile::plan::ActionKind::{
     Nothing, PatchLabel, Rollback, Test, Uninstall, Upgrade, Wait,
 };
-use crate::reconcile::plan::{Reason, Row};
+use crate::reconcile::plan::Reason;
 use crate::storage::RecordState::{Deployed, Failed, Superseded};
 
 pub(super) fn rolled_back() -> Vec<Row> {
@@ -160,11 +160,18 @@ pub(super) fn tests() -> Vec<Row> {
             .records(&first)
             .tested(1, false)
             .leads_to(Nothing, Reason::InSync),
-        when("first revision, the tests failed")
+        when("first revision that we made, the tests failed")
+            .records(&first)
+            .test()
+            .on_trial()
+            .tested(1, false)
+            .leads_to(Uninstall, Reason::TestFailed),
+        when("first revision, good before or taken over, the tests failed")
             .records(&first)
             .test()
             .tested(1, false)
-            .leads_to(Uninstall, Reason::TestFailed),
+            .rollback()
+            .leads_to(Nothing, Reason::TestFailed),
         when("later revision, the tests failed")
             .records(&second)
             .test()
