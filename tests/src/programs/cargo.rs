@@ -42,6 +42,9 @@ fn build() -> Result<Product> {
             "--quiet",
             "--package=mirror-sidecar",
             "--package=reconciler",
+            // Named too, so that dependencies have the features that they were just built
+            // with; alone, the two would have them all built again.
+            "--package=tandem-tests",
             "--bins",
         ])
         .arg("--message-format=json-render-diagnostics")
