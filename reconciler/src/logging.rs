@@ -8,7 +8,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use crate::args::LogFormat;
 
 /// What is shown by default. The client's own complaints are told by whoever called it.
-const DEFAULT: &str = "info,kube_client=off";
+const DEFAULT: &str = "info,kube_client=off,kube_runtime=off";
 
 /// Starts logging. `RUST_LOG` chooses what is shown; `info` is the default.
 ///

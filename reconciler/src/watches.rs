@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::{Config, Error, Event, ExponentialBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
@@ -18,6 +19,9 @@ use crate::{records, releases};
 
 /// From the first retry after an error to the longest one.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+
+/// Without an error for this long, the next one is the first again.
+const CALM: Duration = Duration::from_secs(60);
 
 /// Follows all HelmReleases, or those of one namespace.
 pub async fn helm_releases(
@@ -61,12 +65,7 @@ async fn follow<K: Debug + Send>(
     events: impl Stream<Item = Result<Event<K>, Error>> + Send,
     out: mpsc::Sender<Event<K>>,
 ) {
-    let backoff = backon::ExponentialBuilder::default()
-        .with_min_delay(RETRY.0)
-        .with_max_delay(RETRY.1)
-        .without_max_times()
-        .with_jitter();
-    let mut events = std::pin::pin!(events.backoff(ExponentialBackoff::from(backoff)));
+    let mut events = std::pin::pin!(events.backoff(Retry::new()));
     // A long outage is told once, and its end.
     let mut trouble = None;
     while let Some(event) = events.next().await {
@@ -91,6 +90,33 @@ async fn follow<K: Debug + Send>(
     }
 }
 
+/// Grows with every error. A watch tells of each listing that begins, which is no reason to
+/// begin anew: the listing itself may be what fails.
+struct Retry(ResetTimerBackoff<ExponentialBackoff>);
+
+impl Retry {
+    fn new() -> Self {
+        let backoff = backon::ExponentialBuilder::default()
+            .with_min_delay(RETRY.0)
+            .with_max_delay(RETRY.1)
+            .without_max_times()
+            .with_jitter();
+        Self(ResetTimerBackoff::new(backoff.into(), CALM))
+    }
+}
+
+impl Iterator for Retry {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next()
+    }
+}
+
+impl Backoff for Retry {
+    fn reset(&mut self) {}
+}
+
 fn describe(what: &str, error: &Error) -> String {
     let status = match error {
         Error::InitialListFailed(kube::Error::Api(status))
@@ -108,5 +134,24 @@ fn describe(what: &str, error: &Error) -> String {
         // The server forgot what it had told us: an everyday thing, the watch lists again.
         Some(410) => format!("the watch of {what} begins anew: {error}"),
         _ => format!("can't follow {what}: {error}; trying again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn listings_that_begin_and_fail_are_tried_ever_more_rarely() {
+        let mut retry = Retry::new();
+        let mut next = || {
+            retry.reset();
+            retry.next().unwrap_or_default()
+        };
+        let first = next();
+        let last = (0..8).map(|_| next()).last().unwrap_or_default();
+        assert!(first < RETRY.0 * 2 && last >= RETRY.1, "{first:?} {last:?}");
+        tokio::time::advance(CALM * 2).await;
+        assert!(next() < RETRY.0 * 2);
     }
 }
