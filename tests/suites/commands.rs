@@ -20,7 +20,7 @@ use tandem_tests::wait::{LONG, Look, until};
 
 fn demo(cluster: &Cluster, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_demo"))
-        .args(["--once", "--kubeconfig"])
+        .args(["--", "--once", "--kubeconfig"])
         .arg(cluster.kubeconfig())
         .args(args)
         .output()

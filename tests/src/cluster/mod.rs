@@ -125,12 +125,28 @@ impl Cluster {
 
     /// A new namespace whose name begins with `prefix`.
     pub async fn namespace(&self, prefix: &str) -> Result<String> {
+        let generate_name = Some(format!("{prefix}-"));
+        self.make_namespace(ObjectMeta {
+            generate_name,
+            ..ObjectMeta::default()
+        })
+        .await
+    }
+
+    /// A new namespace of this very name.
+    pub async fn namespace_named(&self, name: &str) -> Result<String> {
+        let name = Some(name.to_owned());
+        self.make_namespace(ObjectMeta {
+            name,
+            ..ObjectMeta::default()
+        })
+        .await
+    }
+
+    async fn make_namespace(&self, metadata: ObjectMeta) -> Result<String> {
         let namespaces: Api<Namespace> = Api::all(self.client().await?);
         let wanted = Namespace {
-            metadata: ObjectMeta {
-                generate_name: Some(format!("{prefix}-")),
-                ..ObjectMeta::default()
-            },
+            metadata,
             ..Namespace::default()
         };
         let made = namespaces.create(&PostParams::default(), &wanted).await?;

@@ -20,6 +20,9 @@ use crate::args::Args;
 /// The charts of the demo's repository.
 pub(crate) const CHARTS: [&str; 3] = ["web", "api", "worker"];
 
+/// Where the releases are made; on the reader's own cluster with a suffix.
+const NAMESPACE: &str = "tandem-demo";
+
 const CRD: &str = "helmreleases.helm.fluxcd.io";
 
 /// The demo's own repository of charts and its server.
@@ -82,7 +85,10 @@ impl Stage {
             .context("the cluster does not answer as it should")?
             .is_some();
         install_crd(&client).await?;
-        let namespace = cluster.namespace("tandem-demo").await?;
+        let namespace = match &args.kubeconfig {
+            Some(_) => cluster.namespace(NAMESPACE).await?,
+            None => cluster.namespace_named(NAMESPACE).await?,
+        };
 
         let repository = match &args.git {
             Some(_) => None,
