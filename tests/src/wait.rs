@@ -11,7 +11,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The longest that anything may take on a busy two-core machine. A deadline
 /// is there so that a hang ends with words, not to judge a speed.
-pub const LONG: Duration = Duration::from_secs(120);
+pub const LONG: Duration = Duration::from_secs(300);
 
 /// What a look at a condition found.
 pub enum Look<T> {

@@ -17,7 +17,7 @@ use crate::{guard, procfs};
 const TRIES: usize = 4;
 
 /// How long a start may take on a busy machine.
-const READY: Duration = Duration::from_secs(120);
+const READY: Duration = Duration::from_secs(300);
 
 /// Ports below the range from which the kernel gives outgoing connections
 /// theirs, so that only another suite can want the same one.

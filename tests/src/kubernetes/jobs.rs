@@ -70,7 +70,7 @@ async fn complete(jobs: &Api<Job>, job: &Job) -> Result<()> {
         .await
     {
         Ok(_) => Ok(()),
-        // Gone, or written by its controller a moment ago: look again.
+        // Gone, or written by its controller since it was read: look again.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(error.into()),
     }
