@@ -15,7 +15,15 @@ use crate::{app, crd, logging, status_table};
 /// In words for whoever started the program.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match (args.command, args.run) {
-        (Some(Command::Status { volume, output }), _) => status_table::print(&volume, output),
+        (Some(Command::Status { volume, output }), _) => {
+            let (text, well) = status_table::text(&volume, output)?;
+            print(&text);
+            Ok(if well {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        }
         (Some(Command::Crd), _) => {
             print(&crd::crd_yaml()?);
             Ok(ExitCode::SUCCESS)
@@ -51,7 +59,7 @@ fn reconcile(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 /// Prints to standard output. A reader who has seen enough (`| head`) is no error.
-pub(crate) fn print(text: &str) {
+fn print(text: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

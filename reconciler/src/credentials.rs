@@ -2,16 +2,12 @@
 //! credentials volume. A source that names a credential is never asked without it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use tandem_shared::credentials::{CredentialError, Store, Values};
 use tandem_shared::source::CredentialRef;
 use thiserror::Error;
-
-/// Patience with one read of a Secret.
-const READ: Duration = Duration::from_secs(30);
 
 /// Why a source's credential isn't to be had.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -199,9 +195,9 @@ pub async fn read(client: Client, secret: &CredentialRef) -> Result<Values, Prob
         secret: secret.clone(),
         why,
     };
-    let found = tokio::time::timeout(READ, api.get_opt(&secret.name))
+    let found = api
+        .get_opt(&secret.name)
         .await
-        .map_err(|_| unreadable("no answer in time".into()))?
         .map_err(|error| unreadable(error.to_string()))?
         .ok_or_else(|| Problem::Missing(secret.clone()))?;
     let values: Values = found

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tandem_shared::artifact::Digest;
 use tandem_shared::credentials::Values as Secrets;
 use tandem_shared::request::{self, Prefer, Request, Want, WantKind, WantSpec};
-use tandem_shared::source::{CredentialRef, Source, SourceKind, SourceName};
+use tandem_shared::source::{CredentialRef, Source, SourceKind, SourceName, redact_url};
 use tandem_shared::version::Document;
 use thiserror::Error;
 use url::Url;
@@ -244,13 +244,15 @@ fn clean(path: &str) -> String {
     }
 }
 
-/// Takes user and password out of a URL. The user of ssh is a login name and stays.
+/// Takes user and password out of a URL. The user of ssh is a login name and stays; a
+/// password that its scheme has no use for goes nowhere.
 fn split_password(text: &str) -> (String, Option<Secrets>) {
-    let Ok(mut url) = Url::parse(text) else {
-        return (text.to_owned(), None);
+    let mut url = match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => url,
+        _ if text.contains('@') => return (redact_url(text), None),
+        _ => return (text.to_owned(), None),
     };
-    let web = matches!(url.scheme(), "http" | "https");
-    if !web || (url.username().is_empty() && url.password().is_none()) {
+    if url.username().is_empty() && url.password().is_none() {
         return (text.to_owned(), None);
     }
     let decode = |text: &str| percent_encoding::percent_decode_str(text).collect::<Vec<u8>>();

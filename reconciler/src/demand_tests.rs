@@ -133,15 +133,17 @@ fn a_password_never_reaches_a_request() {
         )
         .contains("cret")
     );
-    let ssh = super::wish(
-        &release("a", "one", git("ssh://git@h/r.git", "x")),
-        &defaults(),
-    )
-    .unwrap();
-    assert_eq!(
-        (ssh.source.url.as_str(), ssh.embedded),
-        ("ssh://git@h/r.git", None)
-    );
+    // Where it would be of no use it goes nowhere at all.
+    for (written, kept) in [
+        ("ssh://git@h/r.git", "ssh://git@h/r.git"),
+        ("ssh://git:s3cret@h/r.git", "ssh://git@h/r.git"),
+        ("git://me:s3cret@h/r.git", "git://h/r.git"),
+        ("git:s3cret@h:r.git", "git@h:r.git"),
+        ("https://me:s3 cret@h:port/r.git", "https://h:port/r.git"),
+    ] {
+        let wish = super::wish(&release("a", "one", git(written, "x")), &defaults()).unwrap();
+        assert_eq!((wish.source.url.as_str(), wish.embedded), (kept, None));
+    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Events about HelmReleases.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -13,8 +11,6 @@ use tracing::warn;
 const CONTROLLER: &str = "helm-operator";
 /// Bytes of a note that the API takes.
 const NOTE_BYTES: usize = 1024;
-/// Patience with one write.
-const WRITE: Duration = Duration::from_secs(10);
 
 /// Something worth an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,14 +48,11 @@ impl Events {
         let namespace = about.namespace.clone().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         let event = self.event(about, told);
-        match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
-            Ok(Ok(_)) => return true,
-            Ok(Err(error)) => {
-                warn!(helmrelease = %format!("{namespace}/{}", about.name.as_deref().unwrap_or_default()), "can't write an event: {error}");
-            }
-            Err(_) => warn!("can't write an event: no answer in time"),
+        let written = api.create(&PostParams::default(), &event).await;
+        if let Err(error) = &written {
+            warn!(helmrelease = %format!("{namespace}/{}", about.name.as_deref().unwrap_or_default()), "can't write an event: {error}");
         }
-        false
+        written.is_ok()
     }
 
     fn event(&self, about: &ObjectReference, told: &Told) -> Event {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 
 use crate::metrics::Metrics;
+use crate::wanted::SourceFilter;
 
 /// What has to be there before the process is of use; each absent one is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,15 +60,6 @@ pub struct SyncRequest {
     pub filter: Option<SourceFilter>,
     /// How many sources will be checked.
     pub answer: oneshot::Sender<usize>,
-}
-
-/// Which sources are meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceFilter {
-    /// The one with this name on the volume.
-    Name(String),
-    /// All with this URL.
-    Url(String),
 }
 
 /// Why nothing is served.

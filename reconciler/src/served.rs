@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tandem_shared::layout;
-use tandem_shared::manifest::{Manifest, Reason};
+use tandem_shared::manifest::{Manifest, Problem, Reason};
 use tandem_shared::observe::{self, ObserveError};
 use tandem_shared::source::{Source, SourceName};
 use tracing::warn;
 
-use crate::triggers::{changed_wants, source_failure_changed};
-use crate::view::{Unread, WantView, view};
+use crate::view::{PERSISTENT, Unread, WantView, view};
 
 /// All manifests that were read.
 pub struct Served {
@@ -146,5 +145,136 @@ impl Served {
         observed
             .filter_map(|observed| observed.credential_id.clone())
             .collect()
+    }
+}
+
+/// The wants whose results differ between two manifests of one source, as far as a
+/// HelmRelease could tell: another artifact, another problem. A commit that touches none
+/// of them changes nothing here, so a push costs what it changes.
+fn changed_wants(old: Option<&Manifest>, new: &Manifest) -> BTreeSet<String> {
+    let keys = |manifest: &Manifest| manifest.results.keys().cloned().collect::<BTreeSet<_>>();
+    let mut all = keys(new);
+    all.extend(old.map(keys).unwrap_or_default());
+    all.into_iter()
+        .filter(|key| old.is_none_or(|old| essence(old, key) != essence(new, key)))
+        .collect()
+}
+
+/// What matters of one want's result.
+#[derive(PartialEq)]
+struct Essence<'a> {
+    artifact: Option<(&'a str, String)>,
+    problem: Option<(String, &'a str)>,
+}
+
+fn essence<'a>(manifest: &'a Manifest, key: &str) -> Essence<'a> {
+    let result = manifest.results.get(key);
+    let good = result.and_then(|result| result.good.as_ref());
+    let wrong = result.and_then(|result| result.problem.as_ref());
+    Essence {
+        artifact: good.map(|good| {
+            let revision = good
+                .commit
+                .as_deref()
+                .or(good.version.as_deref())
+                .unwrap_or_default();
+            (revision, good.artifact.to_string())
+        }),
+        problem: wrong.map(
+            |Problem {
+                 reason, message, ..
+             }| (reason.to_string(), message.as_str()),
+        ),
+    }
+}
+
+/// Whether the failure of the source as a whole differs, so that every HelmRelease that
+/// waits for it, or has to be told, is to be looked at.
+fn source_failure_changed(old: Option<&Manifest>, new: &Manifest) -> bool {
+    let told = |manifest: &Manifest| {
+        manifest.failure.as_ref().map(|failure| {
+            (
+                failure.reason.to_string(),
+                failure.message.clone(),
+                failure.attempts >= PERSISTENT,
+            )
+        })
+    };
+    old.and_then(told) != told(new)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn good(commit: &str, digit: &str) -> serde_json::Value {
+        json!({"commit": commit, "artifact": format!("t1:{}", digit.repeat(64)), "inputs": "i", "size": 1, "since": "2026-01-01T00:00:00Z"})
+    }
+
+    fn manifest(sequence: u64, results: serde_json::Value, failure: serde_json::Value) -> Manifest {
+        serde_json::from_value(json!({
+        "schema": "tandem.manifest/v1", "name": "n", "source": {"kind": "git", "url": "file:///r"},
+        "epoch": "e", "sequence": sequence, "state": "ready", "results": results, "failure": failure,
+    }))
+    .unwrap()
+    }
+
+    fn keys(set: &BTreeSet<String>) -> Vec<&str> {
+        set.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn only_wants_with_another_artifact_or_problem_count() {
+        let problem =
+            json!({"reason": "InvalidChart", "message": "no", "since": "2026-01-01T00:00:00Z"});
+        let old = manifest(
+            1,
+            json!({"a": {"good": good("c1", "1")}, "b": {"good": good("c1", "2")}, "c": {}, "gone": {"good": good("c1", "4")}}),
+            json!(null),
+        );
+        let new = manifest(
+            2,
+            json!({"a": {"good": good("c1", "1")}, "b": {"good": good("c2", "3")}, "c": {"problem": problem}}),
+            json!(null),
+        );
+        assert_eq!(keys(&changed_wants(Some(&old), &new)), ["b", "c", "gone"]);
+        assert_eq!(keys(&changed_wants(None, &new)), ["a", "b", "c"]);
+        assert!(
+            changed_wants(
+                Some(&new),
+                &manifest(3, serde_json::to_value(&new.results).unwrap(), json!(null))
+            )
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_failure_is_news_when_it_begins_stays_and_ends() {
+        let failing = |attempts: u32, next: &str| {
+            manifest(
+                1,
+                json!({}),
+                json!({"reason": "UnknownHost", "message": "m", "since": "2026-01-01T00:00:00Z", "attempts": attempts, "nextAttempt": next}),
+            )
+        };
+        let well = manifest(1, json!({}), json!(null));
+        let first = failing(1, "2026-01-01T00:00:00Z");
+        let second = failing(2, "2026-01-01T00:01:00Z");
+        assert!(source_failure_changed(Some(&well), &first));
+        assert!(!source_failure_changed(Some(&first), &second));
+        assert!(source_failure_changed(
+            Some(&second),
+            &failing(3, "2026-01-01T00:02:00Z")
+        ));
+        assert!(!source_failure_changed(
+            Some(&failing(3, "2026-01-01T00:02:00Z")),
+            &failing(4, "2026-01-01T00:03:00Z")
+        ));
+        assert!(source_failure_changed(Some(&second), &well));
+        assert!(!source_failure_changed(None, &well));
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tandem_shared::manifest::{Manifest, Problem};
 use tandem_shared::source::SourceName;
 use tandem_shared::watch::{self, Hint, Watch};
 use tokio::sync::mpsc;
@@ -116,67 +115,6 @@ async fn forward(
         }
     }
 }
-
-/// The wants whose results differ between two manifests of one source, as far as a
-/// HelmRelease could tell: another artifact, another problem. A commit that touches none
-/// of them changes nothing here, so a push costs what it changes.
-#[must_use]
-pub fn changed_wants(old: Option<&Manifest>, new: &Manifest) -> BTreeSet<String> {
-    let keys = |manifest: &Manifest| manifest.results.keys().cloned().collect::<BTreeSet<_>>();
-    let mut all = keys(new);
-    all.extend(old.map(keys).unwrap_or_default());
-    all.into_iter()
-        .filter(|key| old.is_none_or(|old| essence(old, key) != essence(new, key)))
-        .collect()
-}
-
-/// What matters of one want's result.
-#[derive(PartialEq)]
-struct Essence<'a> {
-    artifact: Option<(&'a str, String)>,
-    problem: Option<(String, &'a str)>,
-}
-
-fn essence<'a>(manifest: &'a Manifest, key: &str) -> Essence<'a> {
-    let result = manifest.results.get(key);
-    let good = result.and_then(|result| result.good.as_ref());
-    let wrong = result.and_then(|result| result.problem.as_ref());
-    Essence {
-        artifact: good.map(|good| {
-            let revision = good
-                .commit
-                .as_deref()
-                .or(good.version.as_deref())
-                .unwrap_or_default();
-            (revision, good.artifact.to_string())
-        }),
-        problem: wrong.map(
-            |Problem {
-                 reason, message, ..
-             }| (reason.to_string(), message.as_str()),
-        ),
-    }
-}
-
-/// Whether the failure of the source as a whole differs, so that every HelmRelease that
-/// waits for it, or has to be told, is to be looked at.
-#[must_use]
-pub fn source_failure_changed(old: Option<&Manifest>, new: &Manifest) -> bool {
-    let told = |manifest: &Manifest| {
-        manifest.failure.as_ref().map(|failure| {
-            (
-                failure.reason.to_string(),
-                failure.message.clone(),
-                failure.attempts >= PERSISTENT,
-            )
-        })
-    };
-    old.and_then(told) != told(new)
-}
-
-/// Failed checks in a row before those who have a good chart are told: a host that is away
-/// for a moment is no news to them.
-pub const PERSISTENT: u32 = 3;
 
 #[cfg(test)]
 #[path = "trigger_tests.rs"]

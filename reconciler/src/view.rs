@@ -2,7 +2,9 @@
 
 use tandem_shared::manifest::{Good, Manifest, Reason};
 
-use crate::triggers::PERSISTENT;
+/// Failed checks in a row before those who have a good chart are told: a host that is away
+/// for a moment is no news to them.
+pub const PERSISTENT: u32 = 3;
 
 /// What the volume says about one want.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,6 @@ use tandem_shared::source::SourceName;
 use tracing::{info, warn};
 
 use crate::demand::{Extras, OWNER};
-use crate::http::SourceFilter;
 
 /// All requests that the reconciler wrote, and what stands in their place.
 pub struct Wanted {
@@ -24,6 +23,15 @@ pub struct Wanted {
     foreign: BTreeMap<SourceName, Foreign>,
     /// Requests of ours that couldn't be written, and why.
     unwritten: BTreeMap<SourceName, String>,
+}
+
+/// Which sources are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceFilter {
+    /// The one with this name on the volume.
+    Name(String),
+    /// All with this URL.
+    Url(String),
 }
 
 /// A request file of somebody else.

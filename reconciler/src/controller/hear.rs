@@ -22,6 +22,9 @@ use crate::view::WantView;
 impl Controller {
     pub(super) fn helm_release(&mut self, event: Event<StoredHelmRelease>) {
         for (key, change) in self.releases.take(event, &self.settings.sources) {
+            if let Some((entry, memory)) = self.releases.get(&key).zip(self.memory.get_mut(&key)) {
+                memory.caught_up(entry);
+            }
             match change {
                 Change::Told => self.told(&key),
                 Change::Added | Change::Asked => {

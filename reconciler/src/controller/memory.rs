@@ -46,6 +46,11 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Forgets the status that was written once the watch has delivered it.
+    pub(super) fn caught_up(&mut self, entry: &Entry) {
+        self.status = self.status.take().filter(|(_, at)| is_newer(at, entry));
+    }
+
     /// Whether a pass saw newer records than the watch has delivered: what is known from the
     /// watch says nothing then.
     pub(super) fn is_ahead_of(&self, known: &History) -> bool {
@@ -67,17 +72,17 @@ pub(super) fn newest_status(entry: &Entry, memory: Option<&Memory>) -> Arc<HelmR
         .release()
         .and_then(|release| release.status.clone())
         .unwrap_or_default();
-    let version = |text: &str| text.parse::<u64>().ok();
-    let seen = entry
-        .object
-        .meta()
-        .resource_version
-        .as_deref()
-        .and_then(version);
     match memory.and_then(|memory| memory.status.as_ref()) {
-        Some((written, at)) if version(at) >= seen => written.clone(),
+        Some((written, at)) if is_newer(at, entry) => written.clone(),
         _ => Arc::new(observed),
     }
+}
+
+/// Whether a version of the object is newer than the one that the watch delivered last.
+fn is_newer(version: &str, entry: &Entry) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let seen = entry.object.meta().resource_version.as_deref();
+    number(version) > seen.and_then(number)
 }
 
 #[cfg(test)]
@@ -120,7 +125,7 @@ mod tests {
         };
         for (version, phase) in [
             ("99", Phase::Succeeded),
-            ("100", Phase::Succeeded),
+            ("100", Phase::Failed),
             ("101", Phase::Failed),
         ] {
             let status = newest_status(&entry(version, "Failed"), Some(&memory));

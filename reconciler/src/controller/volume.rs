@@ -10,8 +10,8 @@ use tracing::{error, warn};
 use super::Controller;
 use crate::credentials;
 use crate::demand::{self, Part};
-use crate::http::SourceFilter;
 use crate::releases::Entry;
+use crate::wanted::SourceFilter;
 
 impl Controller {
     /// Derives all requests from all HelmReleases, and makes the volume say so.

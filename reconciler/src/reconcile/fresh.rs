@@ -1,20 +1,16 @@
 //! What a pass asks the API for once something is to be done: never a cache.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, CustomResourceExt};
+use kube::{Api, Client, CustomResourceExt};
 use tandem_shared::lock::{self, Guard, LockError};
 
-use super::pass::{Next, Pass, Trouble};
 use super::plan::Facts;
-use crate::crd::HelmRelease;
+use super::{Context, Trouble};
+use crate::crd::{HelmRelease, Target};
 use crate::storage::History;
-
-/// Patience with one read of the API.
-const READ: Duration = Duration::from_secs(30);
 
 /// What is only asked for when something is to be done.
 pub(super) struct Fresh {
@@ -28,111 +24,60 @@ pub(super) struct Fresh {
     pub(super) terminating: Vec<String>,
 }
 
-impl Pass<'_> {
-    /// Takes a place among the helm children if one is needed, takes the release lock, and
-    /// only then lists the records: what is planned on them stays true.
-    pub(super) async fn freshen(&mut self, runs_helm: bool) -> Result<Next, Trouble> {
-        if runs_helm && self.permit.is_none() {
-            let slots = self.ctx.helm_slots.clone();
-            self.slot = None;
-            tokio::select! {
-                permit = slots.acquire_owned() => self.permit = permit.ok(),
-                () = self.ctx.stopping.cancelled() => return Ok(Next::End),
-            }
-        }
-        let path = self
-            .ctx
-            .wanted
-            .release_lock(&self.target.namespace, &self.target.name);
+impl Fresh {
+    /// Takes the release lock, and only then lists the records: what is planned on them stays
+    /// true.
+    pub(super) async fn ask(
+        ctx: &Context,
+        target: &Target,
+        deleting: bool,
+    ) -> Result<Self, Trouble> {
+        let path = ctx.wanted.release_lock(&target.namespace, &target.name);
         let lock = match lock::try_acquire(&path) {
             Ok(guard) => Some(Arc::new(guard)),
             Err(LockError::Held { .. }) => None,
             Err(error) => return Err(Trouble::new("VolumeFailed", error)),
         };
-        let history = self
-            .ctx
-            .engine
-            .store()
-            .history(&self.target)
-            .await
-            .map_err(|error| Trouble::new("StorageFailed", error))?;
-        let deleting = self.snapshot.entry.is_deleting();
-        let terminating = self.ctx.engine.terminating(&self.target).await;
-        self.fresh = Some(Fresh {
-            history,
-            terminating: terminating.map_err(|error| Trouble::new("ApiFailed", error))?,
+        let history = ctx.engine.store().history(target).await;
+        let terminating = ctx.engine.terminating(target).await;
+        Ok(Self {
+            history: history.map_err(|error| Trouble::new("StorageFailed", error))?,
             facts: Facts::default(),
             lock,
-            namespace_terminating: self.namespace_terminating().await?,
-            definition_deleting: deleting && self.definition_deleting().await,
-        });
-        self.saw_record();
-        Ok(Next::Step)
+            terminating: terminating.map_err(|error| Trouble::new("ApiFailed", error))?,
+            namespace_terminating: namespace_terminating(&ctx.client, target).await?,
+            definition_deleting: deleting && definition_deleting(&ctx.client).await,
+        })
     }
 
-    /// Somebody else changed the records: what they are now is listed and planned on.
-    pub(super) async fn look_again(&mut self) -> Result<Next, Trouble> {
-        self.fresh = None;
-        self.freshen(false).await
+    /// Puts the records after an action in the place of those before.
+    pub(super) fn replace(&mut self, history: History) {
+        self.history = history;
+        self.facts = Facts::default();
     }
+}
 
-    /// Replaces the records after an action.
-    pub(super) fn saw_history(&mut self, history: History) {
-        if let Some(fresh) = &mut self.fresh {
-            fresh.history = history;
-            fresh.facts = Facts::default();
+async fn namespace_terminating(client: &Client, target: &Target) -> Result<bool, Trouble> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    match api.get_metadata_opt(&target.namespace).await {
+        Ok(found) => {
+            Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
         }
-        self.saw_record();
-    }
-
-    pub(super) fn saw_record(&mut self) {
-        let last = self.fresh.as_ref().and_then(|fresh| fresh.history.last());
-        self.finished.seen_record = Some(
-            last.map(|last| last.resource_version.clone())
-                .unwrap_or_default(),
-        );
-    }
-
-    pub(super) fn history(&self) -> History {
-        self.fresh
-            .as_ref()
-            .map(|fresh| fresh.history.clone())
-            .unwrap_or_default()
-    }
-
-    pub(super) fn lock(&self) -> Option<Arc<Guard>> {
-        self.fresh.as_ref().and_then(|fresh| fresh.lock.clone())
-    }
-
-    pub(super) async fn namespace_terminating(&self) -> Result<bool, Trouble> {
-        let api: Api<Namespace> = Api::all(self.ctx.client.clone());
-        let trouble = |why: String| {
-            Trouble::new(
-                "ApiFailed",
-                format!("can't read Namespace {}: {why}", self.target.namespace),
-            )
-        };
-        match tokio::time::timeout(READ, api.get_metadata_opt(&self.target.namespace)).await {
-            Ok(Ok(found)) => {
-                Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
-            }
-            // A Role can't allow it; what helm then says is clear enough.
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => Ok(false),
-            Ok(Err(error)) => Err(trouble(error.to_string())),
-            Err(_) => Err(trouble("no answer in time".to_owned())),
+        // A Role can't allow it; what helm then says is clear enough.
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(false),
+        Err(error) => {
+            let what = format!("can't read Namespace {}: {error}", target.namespace);
+            Err(Trouble::new("ApiFailed", what))
         }
     }
+}
 
-    /// Whether the definition of HelmRelease is going, and all HelmReleases with it. If that
-    /// can't be told, it isn't.
-    pub(super) async fn definition_deleting(&self) -> bool {
-        let api: Api<CustomResourceDefinition> = Api::all(self.ctx.client.clone());
-        let name = HelmRelease::crd_name();
-        match tokio::time::timeout(READ, api.get_metadata_opt(name)).await {
-            Ok(Ok(found)) => {
-                found.is_none_or(|definition| definition.metadata.deletion_timestamp.is_some())
-            }
-            Ok(Err(_)) | Err(_) => false,
-        }
-    }
+/// Whether the definition of HelmRelease is going, and all HelmReleases with it. If that
+/// can't be told, it isn't.
+async fn definition_deleting(client: &Client) -> bool {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let found = api.get_metadata_opt(HelmRelease::crd_name()).await;
+    found.is_ok_and(|found| {
+        found.is_none_or(|definition| definition.metadata.deletion_timestamp.is_some())
+    })
 }

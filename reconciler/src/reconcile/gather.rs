@@ -6,10 +6,9 @@ use std::sync::Arc;
 use kube::Client;
 use tandem_shared::artifact::Digest;
 use tandem_shared::manifest::Good;
-use thiserror::Error;
 
-use super::artifacts::{ArtifactError, Artifacts};
-use super::layers::{Stuck, layers};
+use super::artifacts::Artifacts;
+use super::layers::{LayersError, Stuck, layers};
 use super::plan::{Blocked, Desired, Present, RollbackPolicy, TestPolicy, Want};
 use super::snapshot::{Snapshot, SourceView, Wants};
 use crate::crd::{HelmRelease, Target};
@@ -19,22 +18,6 @@ use crate::releases::Unclear;
 use crate::status::{Obstacle, ObstacleKind};
 use crate::values::Values;
 use crate::view::{HELD_BACK, Trouble, WantView};
-
-/// What couldn't be collected, for reasons that pass.
-#[derive(Debug, Error)]
-pub enum GatherError {
-    /// The API didn't give an object.
-    #[error("can't read {what}: {why}")]
-    Api {
-        /// Which object.
-        what: String,
-        /// What the API said.
-        why: String,
-    },
-    /// A values file isn't what its name says, or can't be opened.
-    #[error(transparent)]
-    Artifact(#[from] ArtifactError),
-}
 
 /// What a release shall be made from.
 #[derive(Clone, Debug)]
@@ -84,7 +67,7 @@ pub async fn gather(
     snapshot: &Snapshot,
     release: &HelmRelease,
     rollbacks: i64,
-) -> Result<Gathered, GatherError> {
+) -> Result<Gathered, LayersError> {
     let spec = &release.spec;
     let gathered = |want, material, obstacle, retry| Gathered {
         desired: Desired {
@@ -143,7 +126,7 @@ pub async fn gather(
         // Nothing tells when a ConfigMap or Secret comes to be.
         Err(error) => {
             return Ok(without_values(
-                invalid("InvalidValues", error.to_string()),
+                Obstacle::invalid("InvalidValues", error.to_string()),
                 true,
             ));
         }
@@ -161,7 +144,7 @@ pub async fn gather(
         identities: identities.clone(),
     };
     let want = Want::Present(Present { identities });
-    let made = gathered(want, Some(material), trouble.map(obstacle), false);
+    let made = gathered(want, Some(material), trouble.map(Obstacle::outdated), false);
     Ok(Gathered { chart: had, ..made })
 }
 
@@ -203,16 +186,15 @@ fn chart(source: &SourceView) -> Result<(&Wants, &Good, Option<&Trouble>), Obsta
             });
         }
         SourceView::Credential(_) => {
-            return Err(fetching("the credential of the chart source is being read"));
+            return Err(Obstacle::fetching(
+                "the credential of the chart source is being read",
+            ));
         }
         SourceView::Wants(wants) => wants,
     };
     match &wants.chart {
-        WantView::Pending(why) => Err(fetching(why)),
-        WantView::Problem(trouble) => Err(Obstacle {
-            kind: ObstacleKind::ChartFailed,
-            ..obstacle(cause(wants, trouble))
-        }),
+        WantView::Pending(why) => Err(Obstacle::fetching(why)),
+        WantView::Problem(trouble) => Err(Obstacle::missing(cause(wants, trouble))),
         WantView::Good { good, trouble } => Ok((
             wants,
             good,
@@ -229,34 +211,5 @@ fn cause<'a>(wants: &'a Wants, trouble: &'a Trouble) -> &'a Trouble {
         causes.next().unwrap_or(trouble)
     } else {
         trouble
-    }
-}
-
-pub(super) fn obstacle(trouble: &Trouble) -> Obstacle {
-    let kind = if trouble.source {
-        ObstacleKind::SourceSilent
-    } else {
-        ObstacleKind::ChartFailed
-    };
-    Obstacle {
-        kind,
-        reason: trouble.reason,
-        message: trouble.message.clone(),
-    }
-}
-
-pub(super) fn fetching(why: &str) -> Obstacle {
-    Obstacle {
-        kind: ObstacleKind::Fetching,
-        reason: "Fetching",
-        message: why.to_owned(),
-    }
-}
-
-pub(super) fn invalid(reason: &'static str, message: String) -> Obstacle {
-    Obstacle {
-        kind: ObstacleKind::Invalid,
-        reason,
-        message,
     }
 }

@@ -1,20 +1,31 @@
 //! Reads the sources of values: ConfigMaps, Secrets, and files that came with the chart.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
+use thiserror::Error;
 
-use super::artifacts::Artifacts;
-use super::gather::{GatherError, fetching, invalid, obstacle};
+use super::artifacts::{ArtifactError, Artifacts};
 use super::snapshot::Wants;
 use crate::crd::{HelmRelease, KeySelector, ValuesFromSource};
-use crate::status::{Obstacle, ObstacleKind};
+use crate::status::Obstacle;
 use crate::values::{Content, Layer};
 use crate::view::WantView;
 
-/// Patience with one read of a ConfigMap or Secret.
-const READ: Duration = Duration::from_secs(30);
+/// What couldn't be read, for reasons that pass.
+#[derive(Debug, Error)]
+pub enum LayersError {
+    /// The API didn't give an object.
+    #[error("can't read {what}: {source}")]
+    Api {
+        /// Which object.
+        what: String,
+        /// What the API said.
+        source: Box<kube::Error>,
+    },
+    /// A values file isn't what its name says, or can't be opened.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+}
 
 /// Sources of values that can't be used.
 pub(super) struct Stuck {
@@ -28,7 +39,7 @@ pub(super) async fn layers(
     artifacts: &Artifacts,
     release: &HelmRelease,
     wants: &Wants,
-) -> Result<Result<Vec<Layer>, Stuck>, GatherError> {
+) -> Result<Result<Vec<Layer>, Stuck>, LayersError> {
     let namespace = release.own_namespace();
     let mut layers = Vec::new();
     for source in release.spec.values_sources() {
@@ -62,7 +73,7 @@ pub(super) async fn layers(
                     "valuesFrom names {url:?} as an externalSourceRef, which this version does not support; keep the values in a ConfigMap, a Secret or the chart's repository"
                 );
                 return Ok(Err(Stuck {
-                    obstacle: invalid("Unsupported", message),
+                    obstacle: Obstacle::invalid("Unsupported", message),
                     retry: false,
                 }));
             }
@@ -84,18 +95,14 @@ pub(super) async fn layers(
                         (origin, false, Content::Missing(trouble.message.clone()))
                     }
                     Some(WantView::Problem(trouble)) => {
-                        let obstacle = Obstacle {
-                            kind: ObstacleKind::ChartFailed,
-                            ..obstacle(trouble)
-                        };
                         return Ok(Err(Stuck {
-                            obstacle,
+                            obstacle: Obstacle::missing(trouble),
                             retry: false,
                         }));
                     }
                     Some(WantView::Pending(why)) => {
                         return Ok(Err(Stuck {
-                            obstacle: fetching(why),
+                            obstacle: Obstacle::fetching(why),
                             retry: false,
                         }));
                     }
@@ -109,7 +116,7 @@ pub(super) async fn layers(
             _ => {
                 let message = "valuesFrom has an entry without a source; set configMapKeyRef, secretKeyRef or chartFileRef in it";
                 return Ok(Err(Stuck {
-                    obstacle: invalid("InvalidSpec", message.to_owned()),
+                    obstacle: Obstacle::invalid("InvalidSpec", message.to_owned()),
                     retry: false,
                 }));
             }
@@ -128,10 +135,10 @@ async fn config_map(
     client: &Client,
     key: &KeySelector,
     namespace: &str,
-) -> Result<(String, Content), GatherError> {
+) -> Result<(String, Content), LayersError> {
     let what = format!("ConfigMap {namespace}/{}", key.name);
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let found = patiently(&what, api.get_opt(&key.name)).await?;
+    let found = api.get_opt(&key.name).await.map_err(unread(&what))?;
     let text = found.map(|found| {
         let text = found
             .data
@@ -153,10 +160,10 @@ async fn secret(
     client: &Client,
     key: &KeySelector,
     namespace: &str,
-) -> Result<(String, Content), GatherError> {
+) -> Result<(String, Content), LayersError> {
     let what = format!("Secret {namespace}/{}", key.name);
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let found = patiently(&what, api.get_opt(&key.name)).await?;
+    let found = api.get_opt(&key.name).await.map_err(unread(&what))?;
     let text = found.map(|found| {
         found
             .data
@@ -182,16 +189,10 @@ fn content(
     (origin, content)
 }
 
-async fn patiently<T>(
-    what: &str,
-    read: impl Future<Output = kube::Result<T>>,
-) -> Result<T, GatherError> {
-    let failed = |why: String| GatherError::Api {
-        what: what.to_owned(),
-        why,
-    };
-    match tokio::time::timeout(READ, read).await {
-        Ok(read) => read.map_err(|error| failed(error.to_string())),
-        Err(_) => Err(failed("no answer in time".to_owned())),
+fn unread(what: &str) -> impl FnOnce(kube::Error) -> LayersError {
+    let what = what.to_owned();
+    move |source| LayersError::Api {
+        what,
+        source: Box::new(source),
     }
 }

@@ -97,3 +97,19 @@ pub struct Finished {
     /// Wants whose artifact was good.
     pub accepted: Vec<(SourceName, String)>,
 }
+
+/// A step that couldn't be made; it is tried again by itself.
+#[derive(Debug)]
+struct Trouble {
+    reason: &'static str,
+    message: String,
+}
+
+impl Trouble {
+    fn new(reason: &'static str, error: impl std::fmt::Display) -> Self {
+        Self {
+            reason,
+            message: error.to_string(),
+        }
+    }
+}

@@ -6,6 +6,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use tandem_shared::artifact::Digest;
+use tandem_shared::lock::Guard;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, watch};
 use tracing::{debug, info, warn};
 
@@ -13,13 +14,15 @@ use super::artifacts::Opened;
 use super::facts::{self, Wanted};
 use super::fresh::Fresh;
 use super::gather::{Gathered, gather};
+use super::layers::LayersError;
 use super::plan::{Action, Decision, Failures, Need, Observed, TestResult, needs, plan};
 use super::report::ReportError;
 use super::snapshot::{Snapshot, SourceView};
-use super::{Again, Context, Finished};
+use super::{Again, Context, Finished, Trouble};
 use crate::crd::{HelmRelease, HelmReleaseStatus, Target};
 use crate::metrics::Stage;
 use crate::status::{self, Draft, ObstacleKind, Subject};
+use crate::storage::History;
 
 /// Actions of one pass, at most: a plan that goes round in circles gets a breather.
 const MAX_STEPS: usize = 12;
@@ -64,22 +67,6 @@ pub(super) struct Pass<'a> {
     /// Another HelmRelease has the name now.
     pub(super) replaced: bool,
     pub(super) chart: Option<(String, Digest)>,
-}
-
-/// A step that couldn't be made; it is tried again by itself.
-#[derive(Debug)]
-pub(super) struct Trouble {
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-}
-
-impl Trouble {
-    pub(super) fn new(reason: &'static str, error: impl std::fmt::Display) -> Self {
-        Self {
-            reason,
-            message: error.to_string(),
-        }
-    }
 }
 
 /// What comes after a step.
@@ -197,15 +184,56 @@ impl<'a> Pass<'a> {
         }
         let runs_helm = decision.action.runs_helm();
         if self.fresh.is_none() || runs_helm && self.permit.is_none() {
-            // Whatever was collected or listed is old by the time that it is our turn.
+            // Whatever was collected is old by the time that it is our turn.
             drop((gathered, opened));
-            self.fresh = None;
             return self.freshen(runs_helm).await;
         }
         if decision.action == Action::RemoveFinalizer {
             return self.let_go(&decision).await;
         }
         self.act(&gathered, release, &decision, opened).await
+    }
+
+    /// Takes a place among the helm children if one is needed, and asks anew for everything
+    /// that a decision depends on.
+    pub(super) async fn freshen(&mut self, runs_helm: bool) -> Result<Next, Trouble> {
+        if runs_helm && self.permit.is_none() {
+            let slots = self.ctx.helm_slots.clone();
+            self.slot = None;
+            tokio::select! {
+                permit = slots.acquire_owned() => self.permit = permit.ok(),
+                () = self.ctx.stopping.cancelled() => return Ok(Next::End),
+            }
+        }
+        let deleting = self.snapshot.entry.is_deleting();
+        // Whatever was listed is old, and its lock in the way.
+        self.fresh = None;
+        self.fresh = Some(Fresh::ask(self.ctx, &self.target, deleting).await?);
+        self.saw_record();
+        Ok(Next::Step)
+    }
+
+    /// Goes on with the records after an action.
+    pub(super) fn saw_history(&mut self, history: History) {
+        if let Some(fresh) = &mut self.fresh {
+            fresh.replace(history);
+        }
+        self.saw_record();
+    }
+
+    fn saw_record(&mut self) {
+        let last = self.fresh.as_ref().and_then(|fresh| fresh.history.last());
+        let version = last.map(|last| last.resource_version.clone());
+        self.finished.seen_record = Some(version.unwrap_or_default());
+    }
+
+    pub(super) fn history(&self) -> History {
+        let fresh = self.fresh.as_ref();
+        fresh.map(|fresh| fresh.history.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn lock(&self) -> Option<Arc<Guard>> {
+        self.fresh.as_ref()?.lock.clone()
     }
 
     /// Takes the newest of what concerns the HelmRelease. A release of another name, or a
@@ -361,8 +389,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn not_gathered(&mut self, error: &super::gather::GatherError) -> Trouble {
-        if let super::gather::GatherError::Artifact(artifact) = error
+    fn not_gathered(&mut self, error: &LayersError) -> Trouble {
+        if let LayersError::Artifact(artifact) = error
             && let Some(digest) = artifact.rejected()
             && let SourceView::Wants(wants) = &self.snapshot.source
         {

@@ -7,10 +7,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tandem_shared::child::Cancel;
 use tracing::{info, warn};
 
+use super::Trouble;
 use super::artifacts::Opened;
 use super::backoff;
 use super::gather::{Gathered, Material, gather};
-use super::pass::{Next, Pass, Trouble};
+use super::pass::{Next, Pass};
 use super::plan::{Action, Decision, Failure, Want};
 use super::release::{Chart, End, Job, Outcome, ReleaseError};
 use crate::crd::{HelmRelease, Operation, OperationAction};
@@ -106,7 +107,7 @@ impl Pass<'_> {
             Ok(outcome) => outcome,
             // Somebody else was faster; what they did is looked at anew.
             Err(ReleaseError::Store(StoreError::Changed { .. } | StoreError::Gone { .. })) => {
-                return self.look_again().await;
+                return self.freshen(false).await;
             }
             Err(error) => return Err(Trouble::new("ReleaseFailed", error)),
         };

@@ -1,8 +1,6 @@
 //! Writes what became of a HelmRelease: its status, events, its finalizer, and the decision
 //! file on the volume. Each only if it says something new.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource};
@@ -22,8 +20,6 @@ use crate::status::merge_patch;
 
 /// The name under which the API remembers what we wrote.
 pub const FIELD_MANAGER: &str = "tandem";
-/// Patience with one write.
-const WRITE: Duration = Duration::from_secs(30);
 /// Tries to change finalizers that others change at the same time.
 const TRIES: usize = 5;
 
@@ -87,8 +83,8 @@ impl Reporter {
         };
         let api: Api<StoredHelmRelease> = Api::namespaced(self.client.clone(), &key.namespace);
         let (parameters, patch) = (parameters(), Patch::Merge(patch));
-        let written = api.patch_status(&key.name, &parameters, &patch);
-        let written = patiently("status", key, written).await?;
+        let written = api.patch_status(&key.name, &parameters, &patch).await;
+        let written = written.map_err(failed("status", key))?;
         self.metrics.wrote(Written::status);
         Ok(written.meta().resource_version.clone())
     }
@@ -116,26 +112,20 @@ impl Reporter {
                 "uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": finalizers,
             }}));
             let parameters = parameters();
-            let written = api.patch_metadata(&key.name, &parameters, &patch);
-            match tokio::time::timeout(WRITE, written).await {
-                Ok(Ok(_)) => {
+            match api.patch_metadata(&key.name, &parameters, &patch).await {
+                Ok(_) => {
                     self.metrics.wrote(Written::finalizer);
                     return Ok(());
                 }
-                Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
-                    return Err(ReportError::Gone(key.clone()));
-                }
-                Ok(Err(kube::Error::Api(status))) if status.code == 409 && attempt < TRIES => {
-                    let now = patiently("finalizer", key, api.get_metadata(&key.name))
-                        .await?
-                        .metadata;
+                Err(kube::Error::Api(status)) if status.code == 409 && attempt < TRIES => {
+                    let now = api.get_metadata(&key.name).await;
+                    let now = now.map_err(failed("finalizer", key))?.metadata;
                     if now.uid != meta.uid {
                         return Err(ReportError::Gone(key.clone()));
                     }
                     meta = now;
                 }
-                Ok(Err(error)) => return Err(failed("finalizer", key, error.to_string())),
-                Err(_) => return Err(failed("finalizer", key, "no answer in time".to_owned())),
+                Err(error) => return Err(failed("finalizer", key)(error)),
             }
         }
         Ok(())
@@ -181,25 +171,14 @@ fn parameters() -> PatchParams {
     }
 }
 
-fn failed(what: &'static str, key: &Key, why: String) -> ReportError {
-    ReportError::Api {
-        what,
-        key: key.clone(),
-        why,
-    }
-}
-
-async fn patiently<T>(
-    what: &'static str,
-    key: &Key,
-    call: impl Future<Output = kube::Result<T>>,
-) -> Result<T, ReportError> {
-    match tokio::time::timeout(WRITE, call).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
-            Err(ReportError::Gone(key.clone()))
-        }
-        Ok(Err(error)) => Err(failed(what, key, error.to_string())),
-        Err(_) => Err(failed(what, key, "no answer in time".to_owned())),
+fn failed(what: &'static str, key: &Key) -> impl FnOnce(kube::Error) -> ReportError {
+    let key = key.clone();
+    move |error| match error {
+        kube::Error::Api(status) if status.code == 404 => ReportError::Gone(key),
+        error => ReportError::Api {
+            what,
+            key,
+            why: error.to_string(),
+        },
     }
 }

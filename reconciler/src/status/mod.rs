@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::crd::{ConditionType, LastTest, Operation, OperationAction, Phase, Target};
 use crate::reconcile::release::{End, Outcome};
+use crate::view::Trouble;
 
 pub use draft::Draft;
 pub use patch::merge_patch;
@@ -58,6 +59,52 @@ pub enum ObstacleKind {
     SourceSilent,
     /// The HelmRelease by itself, or the values that it names, make no sense.
     Invalid,
+}
+
+impl Obstacle {
+    /// The chart, or what comes with it, isn't there yet.
+    #[must_use]
+    pub fn fetching(why: &str) -> Self {
+        Self {
+            kind: ObstacleKind::Fetching,
+            reason: "Fetching",
+            message: why.to_owned(),
+        }
+    }
+
+    /// Somebody has to correct the HelmRelease, or the values that it names.
+    #[must_use]
+    pub fn invalid(reason: &'static str, message: String) -> Self {
+        Self {
+            kind: ObstacleKind::Invalid,
+            reason,
+            message,
+        }
+    }
+
+    /// The chart, or what comes with it, can't be had.
+    #[must_use]
+    pub fn missing(trouble: &Trouble) -> Self {
+        Self {
+            kind: ObstacleKind::ChartFailed,
+            reason: trouble.reason,
+            message: trouble.message.clone(),
+        }
+    }
+
+    /// There is a chart, which may not be the newest.
+    #[must_use]
+    pub fn outdated(trouble: &Trouble) -> Self {
+        let kind = if trouble.source {
+            ObstacleKind::SourceSilent
+        } else {
+            ObstacleKind::ChartFailed
+        };
+        Self {
+            kind,
+            ..Self::missing(trouble)
+        }
+    }
 }
 
 /// A helm child is about to be started.

@@ -7,23 +7,21 @@ mod show;
 mod tests;
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Context as _;
 use tandem_shared::layout::Volume;
 
 use crate::args::Output;
-use crate::command;
 
 pub use overview::{Overview, Role, Row, overview};
 pub use read::{Contents, read};
 
-/// Prints what there is on the volume in `root`. Successful if all of it is well: every
+/// What there is on the volume in `root`, as text, and whether all of it is well: every
 /// release as it should be, no source with a problem, both processes alive.
 ///
 /// # Errors
 /// If there is no volume.
-pub fn print(root: &Path, output: Output) -> anyhow::Result<ExitCode> {
+pub fn text(root: &Path, output: Output) -> anyhow::Result<(String, bool)> {
     let contents = read(&Volume::at(root)).with_context(|| {
         format!(
             "{} is no volume that a reconciler ever started on",
@@ -35,10 +33,5 @@ pub fn print(root: &Path, output: Output) -> anyhow::Result<ExitCode> {
         Output::Table => show::table(&overview),
         Output::Json => format!("{}\n", serde_json::to_string_pretty(&overview)?),
     };
-    command::print(&text);
-    Ok(if overview.well {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok((text, overview.well))
 }

@@ -1,18 +1,11 @@
 //! The table: which state of the last record leads to which action.
 
-use jiff::{SignedDuration, Timestamp};
-
 use super::present::present_with_record;
 use super::recover::{maybe_alive, recover};
-use super::{Action, Blocked, Decision, Desired, Need, Observed, Owner, Present, Reason, Want};
+use super::steps::{RECHECK, Verdict, delayed, install};
+use super::{Action, Blocked, Decision, Desired, Observed, Owner, Reason, Want};
 use crate::crd::OperationAction;
-use crate::identity::Identity;
 use crate::storage::{RecordMeta, RecordState};
-
-/// How long to wait for what announces its end by no event.
-const RECHECK: SignedDuration = SignedDuration::from_secs(10);
-
-pub(super) type Verdict = Result<Decision, Need>;
 
 pub(super) fn decide(observed: &Observed, desired: &Desired) -> Verdict {
     if let Some(decision) = gate(observed, desired) {
@@ -117,99 +110,4 @@ fn absent(observed: &Observed, desired: &Desired, last: &RecordMeta) -> Decision
         };
         Decision::new(action, Reason::Deleted, "the HelmRelease is being deleted")
     })
-}
-
-pub(super) fn install(
-    observed: &Observed,
-    desired: &Desired,
-    present: &Present,
-    uninstalled: Option<&RecordMeta>,
-) -> Decision {
-    if let Some(wait) = namespace_terminating(observed) {
-        return wait;
-    }
-    if !observed.terminating.is_empty() {
-        return Decision::new(
-            Action::Wait,
-            Reason::ObjectsTerminating,
-            format!("still being removed: {}", observed.terminating.join(", ")),
-        )
-        .until(observed.now + RECHECK);
-    }
-    delayed(
-        observed,
-        desired,
-        &present.identities,
-        OperationAction::Install,
-    )
-    .unwrap_or_else(|| {
-        let action = Action::Install {
-            revision: uninstalled.map_or(1, |record| record.revision + 1),
-            replace: uninstalled.is_some(),
-        };
-        Decision::new(action, Reason::NotInstalled, "there is no such release yet")
-    })
-}
-
-pub(super) fn upgrade(
-    observed: &Observed,
-    desired: &Desired,
-    present: &Present,
-    reason: Reason,
-    message: &str,
-) -> Decision {
-    if let Some(wait) = namespace_terminating(observed) {
-        return wait;
-    }
-    let delayed = delayed(
-        observed,
-        desired,
-        &present.identities,
-        OperationAction::Upgrade,
-    );
-    delayed.unwrap_or_else(|| {
-        Decision::new(
-            Action::Upgrade {
-                revision: next(observed),
-            },
-            reason,
-            message,
-        )
-    })
-}
-
-fn namespace_terminating(observed: &Observed) -> Option<Decision> {
-    observed.namespace_terminating.then(|| {
-        let message = "the namespace of the release is being removed";
-        Decision::new(Action::Wait, Reason::NamespaceTerminating, message)
-            .until(observed.now + RECHECK)
-    })
-}
-
-/// Whether this operation failed too recently to be tried again.
-pub(super) fn delayed(
-    observed: &Observed,
-    desired: &Desired,
-    wanted: &[Identity],
-    action: OperationAction,
-) -> Option<Decision> {
-    let failure = observed
-        .failures
-        .delay(action, wanted, desired.generation, observed.now)?;
-    let message = format!(
-        "{action:?} failed {} times in a row; the next try is due at {}",
-        failure.attempts,
-        whole_seconds(failure.not_before),
-    );
-    Some(Decision::new(Action::Wait, Reason::Backoff, message).until(failure.not_before))
-}
-
-pub(super) fn next(observed: &Observed) -> i64 {
-    observed.history.last().map_or(1, |last| last.revision + 1)
-}
-
-/// A time for people, rounded up so that it isn't early.
-pub(super) fn whole_seconds(time: Timestamp) -> Timestamp {
-    let seconds = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
-    Timestamp::from_second(seconds).unwrap_or(time)
 }

@@ -12,8 +12,10 @@ mod decide;
 mod desired;
 mod failures;
 mod observed;
+mod past;
 mod present;
 mod recover;
+mod steps;
 #[cfg(test)]
 mod table;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A release that is wanted and has a record.
 
-use super::decide::{Verdict, delayed, install, next, upgrade};
-use super::recover::{good_revision, returned_by_us, rolled_back};
+use super::past::{returned_by_us, rolled_back};
+use super::steps::{Verdict, delayed, install, remove, roll_back, upgrade};
 use super::{Action, Decision, Desired, Need, Observed, Present, Reason};
 use crate::crd::OperationAction;
 use crate::identity::{Comparison, Stamp};
@@ -247,66 +247,6 @@ fn tested(observed: &Observed, desired: &Desired, present: &Present, last: &Reco
         "the tests failed; the release stays, because spec.rollback is not enabled or nothing \
          good is left to return to",
     ))
-}
-
-/// Removes a first revision that turned out to be no good.
-fn remove(
-    observed: &Observed,
-    desired: &Desired,
-    last: &RecordMeta,
-    reason: Reason,
-    what: &str,
-) -> Decision {
-    let action = OperationAction::RemoveFailedInstall;
-    delayed(observed, desired, &[], action).unwrap_or_else(|| {
-        let action = Action::Uninstall {
-            revision: last.revision,
-            no_hooks: observed.namespace_terminating,
-            failed_install: true,
-        };
-        Decision::new(
-            action,
-            reason,
-            format!("the first revision {what} and is removed"),
-        )
-    })
-}
-
-/// Returns to the last good revision; `None` if none is left.
-pub(super) fn roll_back(
-    observed: &Observed,
-    desired: &Desired,
-    present: Option<&Present>,
-    last: &RecordMeta,
-    why: &str,
-) -> Option<Verdict> {
-    let to = match good_revision(observed, last) {
-        Ok(to) => to?,
-        Err(need) => return Some(Err(need)),
-    };
-    let wanted = present.map_or(&[][..], |present| &present.identities);
-    Some(Ok(delayed(
-        observed,
-        desired,
-        wanted,
-        OperationAction::Rollback,
-    )
-    .unwrap_or_else(|| {
-        let reason = match last.state {
-            RecordState::Uninstalling => Reason::UninstallUnfinished,
-            RecordState::Deployed => Reason::TestFailed,
-            _ => Reason::UpgradeFailed,
-        };
-        let action = Action::Rollback {
-            to,
-            revision: next(observed),
-        };
-        Decision::new(
-            action,
-            reason,
-            format!("{why}; revision {to} was the last good one"),
-        )
-    })))
 }
 
 /// The last operation was stopped by us, for something newer or a shutdown.
