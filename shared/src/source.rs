@@ -136,7 +136,14 @@ impl Source {
 #[must_use]
 pub fn redact_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
+        // `user:password@host:path` is none of git's forms, but people write it.
+        return match url.split_once('@') {
+            Some((login, host)) if login.contains(':') && !login.contains('/') => {
+                let user = login.split(':').next().unwrap_or_default();
+                format!("{user}@{host}")
+            }
+            _ => url.to_owned(),
+        };
     };
     let (authority, path) = rest
         .find(['/', '?', '#'])
@@ -170,6 +177,8 @@ mod tests {
         assert_eq!(redact_url("https://u:p%40@h:1/x"), "https://h:1/x");
         assert_eq!(redact_url("ssh://git:pw@h/x"), "ssh://git@h/x");
         assert_eq!(redact_url("git@h:x.git"), "git@h:x.git");
+        assert_eq!(redact_url("git:pw@h:x.git"), "git@h:x.git");
+        assert_eq!(redact_url("h:x/a:b@c.git"), "h:x/a:b@c.git");
         assert_eq!(redact_url("https://h"), "https://h");
         assert_eq!(redact_url("https://u:p@h?secret"), "https://h");
     }
