@@ -30,7 +30,9 @@ pub async fn helm_releases(
     out: mpsc::Sender<Event<StoredHelmRelease>>,
 ) {
     let api: Api<StoredHelmRelease> = in_scope(client, namespace.as_deref());
-    let events = watcher(api, Config::default().any_semantic()).modify(releases::strip);
+    // Listed with quorum: from an API server that lags, a spec could come back that its
+    // owner has replaced, and helm would be run for it.
+    let events = watcher(api, Config::default()).modify(releases::strip);
     follow("HelmReleases", events, out).await;
 }
 

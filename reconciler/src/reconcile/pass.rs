@@ -262,15 +262,16 @@ impl<'a> Pass<'a> {
         let mut observed = self.observe();
         let mut opened = None;
         while let Some(need) = needs(&observed, &gathered.desired) {
-            if let (Need::Content(_), None, Some(material)) = (need, &opened, &gathered.material) {
-                opened = Some(self.open(material, None).await?);
-            }
-            let Some(fresh) = &mut self.fresh else {
+            if self.fresh.is_none() {
                 // The watch doesn't tell enough; whether helm is needed isn't known yet.
                 self.freshen(false).await?;
                 observed = self.observe();
                 continue;
-            };
+            }
+            if let (Need::Content(_), None, Some(material)) = (need, &opened, &gathered.material) {
+                opened = Some(self.open(material, None).await?);
+            }
+            let Some(fresh) = &mut self.fresh else { break };
             let directory = opened.as_ref().map(Opened::chart);
             let wanted = directory.as_deref().zip(gathered.material.as_ref());
             let wanted = wanted.map(|(chart, material)| Wanted {
