@@ -168,6 +168,7 @@ async fn a_hook_ends_when_its_job_is_completed() {
     let chart = folder.join("app").display().to_string();
     let mut child = helm
         .command(&namespace, &["install", "hooked", &chart])
+        .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
     let releases = HelmReleases::new(client.clone(), &namespace);
