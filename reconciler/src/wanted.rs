@@ -382,6 +382,14 @@ mod tests {
             wanted.refresh(Some(&SourceFilter::Url("https://h/other".into()))),
             0
         );
+        for chosen in [
+            SourceFilter::Url("https://h/r".into()),
+            SourceFilter::Name(name.to_string()),
+        ] {
+            let before = wanted.extras().refresh.get(&name).cloned();
+            assert_eq!(wanted.refresh(Some(&chosen)), 1);
+            assert_ne!(wanted.extras().refresh.get(&name), before.as_ref());
+        }
         assert_eq!(wanted.refresh(None), 1);
         asked.refresh = wanted.extras().refresh[&name].clone();
         wanted.put([(name.clone(), asked)].into(), false).unwrap();

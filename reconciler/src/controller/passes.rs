@@ -57,6 +57,7 @@ impl Controller {
             .and_then(|entry| entry.target.clone());
         if memory.target != target
             && let Some(old) = std::mem::replace(&mut memory.target, target)
+            && self.releases.owner(&old).is_none()
         {
             self.ctx.metrics.forget(&old);
         }
