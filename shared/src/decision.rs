@@ -34,6 +34,9 @@ pub struct Decision {
     /// The commit or chart version of that artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart_revision: Option<String>,
+    /// The commit or chart version that is live, as the last success left it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released: Option<String>,
     /// What was decided: an action's name, such as `Upgrade` or `Nothing`.
     pub action: String,
     /// How it stands: the action's result, or what is waited for, as the

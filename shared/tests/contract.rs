@@ -262,6 +262,7 @@ fn schemas_fit_the_types() {
         wants: vec![],
         artifact: Some(format!("t1:{}", "0".repeat(64)).parse().unwrap()),
         chart_revision: None,
+        released: None,
         action: "Install".into(),
         reason: "InstallSucceeded".into(),
         message: String::new(),

@@ -9,6 +9,7 @@ use tracing::warn;
 
 use super::Again;
 use super::pass::Pass;
+use super::plan::Reason;
 use super::report::ReportError;
 use crate::crd::ConditionType;
 use crate::metrics::Stage;
@@ -101,6 +102,10 @@ impl Pass<'_> {
             ),
             Err(_) => (None, Vec::new()),
         };
+        let others = self
+            .decided
+            .as_ref()
+            .is_some_and(|decided| decided.reason == Reason::OwnedByOther);
         decision::Decision {
             schema: decision::Decision::current_schema(),
             helm_release: entry.key.to_ref(),
@@ -113,11 +118,13 @@ impl Pass<'_> {
             wants,
             artifact: self.chart.as_ref().map(|(_, artifact)| artifact.clone()),
             chart_revision: self.chart.as_ref().map(|(revision, _)| revision.clone()),
+            released: self.draft.status.revision.clone(),
             action: action.to_owned(),
             reason,
             message,
             ready: is_ready,
             revision: history
+                .filter(|_| !others)
                 .and_then(History::last)
                 .and_then(|last| u32::try_from(last.revision).ok()),
             failures: self.failures.most(),

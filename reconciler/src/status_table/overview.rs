@@ -66,9 +66,9 @@ pub struct Row {
     /// `name-version` of the chart, once it is had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chart: Option<String>,
-    /// The commit or version of the chart that the release was planned with.
+    /// The commit or version of the chart that is live.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub chart_revision: Option<String>,
+    pub released: Option<String>,
     /// The Helm release, `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
@@ -153,7 +153,7 @@ fn of_decision(
             "{}/{}",
             decision.helm_release.namespace, decision.helm_release.name
         )),
-        chart_revision: decision.chart_revision.clone(),
+        released: decision.released.clone(),
         release: Some(format!(
             "{}/{}",
             decision.release.namespace, decision.release.name
@@ -229,9 +229,6 @@ fn of_source<'a>(
             .chart
             .as_ref()
             .map(|chart| format!("{}-{}", chart.name, chart.version));
-        if row.chart_revision.is_none() {
-            row.chart_revision = good.commit.clone().or_else(|| good.version.clone());
-        }
     }
     Some(result)
 }

@@ -67,7 +67,7 @@ fn rows(rows: &[Row]) -> String {
             or_dash(row.reference.as_ref()),
             short(row.commit.as_deref()),
             chart,
-            short(row.chart_revision.as_deref()),
+            short(row.released.as_deref()),
             or_dash(row.release.as_ref()),
             row.revision
                 .map_or_else(|| "-".to_owned(), |revision| revision.to_string()),

@@ -46,7 +46,7 @@ fn decision(ready: bool, reason: &str) -> Decision {
     serde_json::from_value(json!({
         "schema": "tandem.release/v1", "helmRelease": {"namespace": "demo", "name": "web"}, "generation": 1,
         "release": {"namespace": "demo", "name": "demo-web"}, "source": source().name().to_string(), "wants": ["k"],
-        "chartRevision": COMMIT, "action": "Nothing", "reason": reason, "message": "a sentence", "ready": ready,
+        "chartRevision": COMMIT, "released": COMMIT, "action": "Nothing", "reason": reason, "message": "a sentence", "ready": ready,
         "revision": 3, "at": "2026-01-01T00:00:00Z",
     }))
     .unwrap()

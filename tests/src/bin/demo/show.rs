@@ -46,7 +46,8 @@ pub(crate) async fn releases(stage: &Stage) -> Result<()> {
     line(format!("\n{table}"))
 }
 
-pub(crate) fn where_to_look(stage: &Stage) -> Result<()> {
+/// What the product itself makes of the volume.
+pub(crate) fn status(stage: &Stage) -> Result<()> {
     let volume = stage.volume.path();
     let program = stage.reconciler_program.display();
     line(format!(
@@ -64,8 +65,13 @@ pub(crate) fn where_to_look(stage: &Stage) -> Result<()> {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    Ok(())
+}
+
+pub(crate) fn where_to_look(stage: &Stage) -> Result<()> {
+    let volume = stage.volume.path();
     line("\nWhere to look:")?;
-    line(format!("  volume      {}", volume.display()))?;
+    line(format!("  volume      export VOLUME={}", volume.display()))?;
     line(format!(
         "  cluster     export KUBECONFIG={}",
         stage.cluster.kubeconfig().display()

@@ -30,11 +30,12 @@ pub(crate) async fn tell(stage: &mut Stage, args: &Args) -> Result<()> {
         None => given_repository(stage, args).await?,
     }
     show::releases(stage).await?;
-    show::where_to_look(stage)?;
+    show::status(stage)?;
     if args.once {
         return Ok(());
     }
-    show::line("\nRunning until Ctrl-C.")?;
+    show::where_to_look(stage)?;
+    show::line("\nRunning until Ctrl-C; what becomes of the three HelmReleases is told here.")?;
     watch(stage).await
 }
 
