@@ -31,10 +31,12 @@ pub(crate) async fn tell(stage: &mut Stage, args: &Args) -> Result<()> {
     }
     show::releases(stage).await?;
     show::status(stage)?;
-    if args.once {
-        return Ok(());
-    }
     show::where_to_look(stage)?;
+    if args.once {
+        return show::line(
+            "\nThat was all of `--once`: it goes now. Without it there is time to look.",
+        );
+    }
     show::line("\nRunning until Ctrl-C; what becomes of the three HelmReleases is told here.")?;
     watch(stage).await
 }
