@@ -41,6 +41,9 @@ const END_WAIT: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(60);
 /// Passes that may hold values in memory at the same time, besides those that run helm.
 const GATHER_SLOTS: usize = 16;
+/// Passes with their turn for each helm child: while one runs helm, another gets ready, or
+/// looks at what became of it.
+const TURNS: usize = 2;
 /// Events and wishes that wait to be heard.
 const BACKLOG: usize = 256;
 
@@ -95,8 +98,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         ),
         wanted: config.volume.wanted.clone(),
         metrics: metrics.clone(),
-        helm_slots: Arc::new(Semaphore::new(config.workers)),
         gather_slots: Semaphore::new(GATHER_SLOTS),
+        turns: Semaphore::new(config.workers * TURNS),
+        places: Arc::new(Semaphore::new(config.workers)),
         process,
         stopping: stop.clone(),
         ending: ending.clone(),

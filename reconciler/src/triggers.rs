@@ -1,12 +1,13 @@
 //! The volume's side of what wakes the reconciler: subscribe, then scan, then poll slowly.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tandem_shared::source::SourceName;
 use tandem_shared::watch::{self, Hint, Watch};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 /// How often a folder that can't be watched is looked at, and the watch tried again.
@@ -47,45 +48,45 @@ pub async fn watch_manifests(folder: PathBuf, looks: mpsc::Sender<Look>) {
     let mut complained = false;
     loop {
         let (hints, mut heard) = mpsc::unbounded_channel();
-        match subscribe(&folder, hints) {
-            Ok(watch) => {
-                if complained {
-                    info!(folder = %folder.display(), "the manifests are watched again");
-                    complained = false;
-                }
-                // Scanned only now: what happened before the watch shows itself here.
-                if looks.send(Look::all()).await.is_err()
-                    || !forward(watch, &mut heard, &looks).await
-                {
-                    return;
-                }
+        let watch = watch::watch(&folder, move |hint| {
+            // The receiver is gone only when the watch is about to go, too.
+            let _ = hints.send(hint);
+        });
+        let trouble = match &watch {
+            Err(error) => Some(error.to_string()),
+            Ok(_) if !folder.is_dir() => Some(format!(
+                "{} isn't there yet: no mirror-sidecar has started on this volume",
+                folder.display()
+            )),
+            Ok(_) => None,
+        };
+        match (&trouble, complained) {
+            (Some(why), false) => {
+                warn!(folder = %folder.display(), "{why}; looking every {} s", POLL.as_secs());
             }
-            Err(why) => {
-                if !complained {
-                    warn!(folder = %folder.display(), "{why}; looking every {} s", POLL.as_secs());
-                    complained = true;
-                }
-                if looks.send(Look::all()).await.is_err() {
-                    return;
-                }
-                tokio::time::sleep(POLL).await;
+            (None, true) => info!(folder = %folder.display(), "the manifests are watched again"),
+            _ => {}
+        }
+        complained = trouble.is_some();
+        // Scanned only now: what happened before the watch shows itself here.
+        if looks.send(Look::all()).await.is_err() {
+            return;
+        }
+        let forwarding = async {
+            match watch {
+                Ok(watch) => forward(watch, &mut heard, &looks).await,
+                Err(_) => std::future::pending().await,
             }
+        };
+        let goes_on = if complained {
+            timeout(POLL, forwarding).await.unwrap_or(true)
+        } else {
+            forwarding.await
+        };
+        if !goes_on {
+            return;
         }
     }
-}
-
-fn subscribe(folder: &Path, hints: mpsc::UnboundedSender<Hint>) -> Result<Watch, String> {
-    if !folder.is_dir() {
-        return Err(format!(
-            "{} isn't there yet: no mirror-sidecar has started on this volume",
-            folder.display()
-        ));
-    }
-    watch::watch(folder, move |hint| {
-        // The receiver is gone only when the watch is about to go, too.
-        let _ = hints.send(hint);
-    })
-    .map_err(|error| error.to_string())
 }
 
 /// Passes hints on until the watch is lost (`true`) or nobody listens (`false`). Hints that

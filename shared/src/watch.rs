@@ -53,6 +53,9 @@ pub struct Watch {
 /// Calls `on_hint` (on a thread of its own) for whatever happens in `folder`.
 /// The caller has to scan once after this returns.
 ///
+/// A folder that isn't there is waited for: the nearest folder above it that is there is
+/// watched, and [`Hint::Lost`] says that another call gets nearer.
+///
 /// # Errors
 /// If the folder can't be watched.
 pub fn watch(folder: &Path, on_hint: impl Fn(Hint) + Send + 'static) -> Result<Watch, WatchError> {
@@ -66,20 +69,31 @@ pub fn watch(folder: &Path, on_hint: impl Fn(Hint) + Send + 'static) -> Result<W
             source: error,
         },
     };
-    let watched = folder.to_owned();
+    let wanted = folder.to_owned();
     let mut watcher =
         notify::recommended_watcher(move |event: notify::Result<Event>| match event {
-            Ok(event) => hints(&watched, &event).into_iter().for_each(&on_hint),
+            Ok(event) => hints(&wanted, &event).into_iter().for_each(&on_hint),
             Err(_) => on_hint(Hint::Everything),
         })
         .map_err(failed)?;
-    watcher
-        .watch(folder, RecursiveMode::NonRecursive)
-        .map_err(failed)?;
+    let mut watch = |folder| watcher.watch(folder, RecursiveMode::NonRecursive);
+    let mut watched = nearest(folder);
+    watch(watched).map_err(failed)?;
+    // Nobody tells of a folder that was made just before the watch.
+    while nearest(folder) != watched {
+        watched = nearest(folder);
+        watch(watched).map_err(failed)?;
+    }
     Ok(Watch { _watcher: watcher })
 }
 
-/// What an event in `folder` means for us.
+/// The folder itself, or the nearest one above it that is there.
+fn nearest(folder: &Path) -> &Path {
+    let mut above = folder.ancestors();
+    above.find(|folder| folder.is_dir()).unwrap_or(folder)
+}
+
+/// What an event in `folder`, or on the way to it, means for us.
 fn hints(folder: &Path, event: &Event) -> Vec<Hint> {
     if event.need_rescan() || event.paths.is_empty() {
         return vec![Hint::Everything];
@@ -96,10 +110,14 @@ fn hints(folder: &Path, event: &Event) -> Vec<Hint> {
         .filter_map(|path| {
             if path == folder {
                 return match event.kind {
-                    EventKind::Remove(_)
+                    EventKind::Create(_)
+                    | EventKind::Remove(_)
                     | EventKind::Modify(notify::event::ModifyKind::Name(_)) => Some(Hint::Lost),
                     _ => None,
                 };
+            }
+            if folder.starts_with(path) {
+                return Some(Hint::Lost);
             }
             let temporary = path
                 .file_name()
@@ -111,4 +129,39 @@ fn hints(folder: &Path, event: &Event) -> Vec<Hint> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::publish::{self, Audience};
+
+    #[test]
+    fn a_folder_that_is_not_there_is_waited_for() {
+        let volume = tempfile::tempdir().unwrap();
+        let above = volume.path().join("wanted");
+        let folder = above.join("requests");
+        let name = "r-0123456789abcdef0123456789abcdef";
+        let watch = || {
+            let (hints, heard) = mpsc::channel();
+            let watch = super::watch(&folder, move |hint| drop(hints.send(hint))).unwrap();
+            (watch, heard)
+        };
+        for nearer in [&above, &folder] {
+            let (_watch, heard) = watch();
+            publish::folder(&volume.path().join("beside"), Audience::Group).unwrap();
+            publish::folder(nearer, Audience::Group).unwrap();
+            assert_eq!(heard.recv().unwrap(), Hint::Lost);
+        }
+        let (_watch, heard) = watch();
+        publish::bytes(&folder.join(format!("{name}.json")), b"{}", Audience::Group).unwrap();
+        assert_eq!(
+            heard.recv().unwrap(),
+            Hint::Source(SourceName::parse(name).unwrap())
+        );
+    }
 }

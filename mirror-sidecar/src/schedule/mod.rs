@@ -71,6 +71,8 @@ struct Schedule {
     watch: Option<Watch>,
     /// It was said that no watch is to be had.
     blind: bool,
+    /// It was said that there are no requests yet.
+    waits: bool,
 }
 
 /// Runs until `end`, then until the work at hand has been cut short.
@@ -85,6 +87,7 @@ pub async fn run(context: Arc<Context>, end: impl Future<Output = ()>) {
         hints: Arc::new(Hints::default()),
         watch: None,
         blind: false,
+        waits: false,
         context,
     };
     schedule.run(end).await;
@@ -101,6 +104,9 @@ impl Schedule {
             self.context.health.beat();
             let now = Instant::now();
             if now >= rescan_at {
+                if !self.listed {
+                    self.watch = None;
+                }
                 self.subscribe();
                 self.rescan();
                 let rescan = self.context.config.rescan;
@@ -165,9 +171,6 @@ impl Schedule {
             return;
         }
         let folder = self.context.config.volume.wanted.requests();
-        if !folder.is_dir() {
-            return;
-        }
         match self.hints.subscribe(&folder) {
             Ok(watch) => {
                 self.watch = Some(watch);
@@ -207,15 +210,17 @@ impl Schedule {
         match self.requests.look_at_all(&wanted) {
             Ok(changes) => {
                 self.listed = true;
+                self.waits = false;
                 if health.well("requests") {
                     tracing::info!("the requests can be read again");
                 }
                 self.changed(changes);
             }
             Err(tandem_shared::observe::ObserveError::Missing(path)) => {
-                tracing::debug!(path = %path.display(), "there are no requests yet");
+                if !std::mem::replace(&mut self.waits, true) {
+                    tracing::info!(path = %path.display(), "waiting for the reconciler, which makes this folder for its requests");
+                }
                 self.listed = false;
-                self.watch = None;
             }
             Err(error) => {
                 self.listed = false;

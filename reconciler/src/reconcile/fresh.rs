@@ -38,15 +38,19 @@ impl Fresh {
             Err(LockError::Held { .. }) => None,
             Err(error) => return Err(Trouble::new("VolumeFailed", error)),
         };
-        let history = ctx.engine.store().history(target).await;
-        let terminating = ctx.engine.terminating(target).await;
+        let (history, terminating, namespace_terminating, definition_deleting) = tokio::join!(
+            ctx.engine.store().history(target),
+            ctx.engine.terminating(target),
+            namespace_terminating(&ctx.client, target),
+            async { deleting && definition_deleting(&ctx.client).await },
+        );
         Ok(Self {
             history: history.map_err(|error| Trouble::new("StorageFailed", error))?,
             facts: Facts::default(),
             lock,
             terminating: terminating.map_err(|error| Trouble::new("ApiFailed", error))?,
-            namespace_terminating: namespace_terminating(&ctx.client, target).await?,
-            definition_deleting: deleting && definition_deleting(&ctx.client).await,
+            namespace_terminating: namespace_terminating?,
+            definition_deleting,
         })
     }
 

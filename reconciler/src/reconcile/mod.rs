@@ -20,6 +20,7 @@ pub mod release;
 pub mod report;
 pub mod snapshot;
 mod tell;
+mod turn;
 
 use std::sync::Arc;
 
@@ -54,10 +55,12 @@ pub struct Context {
     pub wanted: Wanted,
     /// All metrics.
     pub metrics: Arc<Metrics>,
-    /// One for each helm child that may run.
-    pub helm_slots: Arc<Semaphore>,
-    /// One for each pass that may hold values in memory while it isn't running helm.
+    /// One for each pass that may look at what is wanted, and hold it in memory.
     pub gather_slots: Semaphore,
+    /// One for each pass that may be about to run helm, run it, or see what became of it.
+    pub turns: Semaphore,
+    /// One for each helm child that may live.
+    pub places: Arc<Semaphore>,
     /// Names this process in status.
     pub process: String,
     /// The process is to end: nothing new is begun.

@@ -30,10 +30,10 @@ const MAX_STEPS: usize = 12;
 /// Brings one HelmRelease forward as far as that is possible now. `inputs` tells the newest
 /// of what concerns it, also while the pass is under way.
 pub async fn run(ctx: Arc<Context>, inputs: watch::Receiver<Arc<Snapshot>>) -> Finished {
-    let Ok(slot) = ctx.gather_slots.acquire().await else {
+    let Ok(looking) = ctx.gather_slots.acquire().await else {
         return Finished::default();
     };
-    let mut pass = Pass::new(&ctx, inputs, slot);
+    let mut pass = Pass::new(&ctx, inputs, looking);
     // Boxed: what waits for its turn above is small, and most of them wait at a start.
     Box::pin(pass.run()).await;
     pass.finished
@@ -59,8 +59,12 @@ pub(super) struct Pass<'a> {
     pub(super) saved: HelmReleaseStatus,
     /// What is only asked for when something is to be done.
     pub(super) fresh: Option<Fresh>,
-    pub(super) permit: Option<OwnedSemaphorePermit>,
-    pub(super) slot: Option<SemaphorePermit<'a>>,
+    /// While it only looks.
+    pub(super) looking: Option<SemaphorePermit<'a>>,
+    /// Once helm is to be run.
+    pub(super) turn: Option<SemaphorePermit<'a>>,
+    /// For the next helm child.
+    pub(super) place: Option<OwnedSemaphorePermit>,
     pub(super) decided: Option<Decision>,
     /// The name of what was decided, also without a plan.
     pub(super) action: Option<&'static str>,
@@ -81,7 +85,7 @@ impl<'a> Pass<'a> {
     fn new(
         ctx: &'a Context,
         mut inputs: watch::Receiver<Arc<Snapshot>>,
-        slot: SemaphorePermit<'a>,
+        looking: SemaphorePermit<'a>,
     ) -> Self {
         let snapshot = inputs.borrow_and_update().clone();
         let key = &snapshot.entry.key;
@@ -105,8 +109,9 @@ impl<'a> Pass<'a> {
             logged: false,
             finished: Finished::default(),
             fresh: None,
-            permit: None,
-            slot: Some(slot),
+            looking: Some(looking),
+            turn: None,
+            place: None,
             decided: None,
             action: None,
             replaced: false,
@@ -183,7 +188,7 @@ impl<'a> Pass<'a> {
             return Ok(Next::End);
         }
         let runs_helm = decision.action.runs_helm();
-        if self.fresh.is_none() || runs_helm && self.permit.is_none() {
+        if self.fresh.is_none() || runs_helm && self.turn.is_none() {
             // Whatever was collected is old by the time that it is our turn.
             drop((gathered, opened));
             return self.freshen(runs_helm).await;
@@ -194,25 +199,6 @@ impl<'a> Pass<'a> {
         self.act(&gathered, release, &decision, opened).await
     }
 
-    /// Takes a place among the helm children if one is needed, and asks anew for everything
-    /// that a decision depends on.
-    pub(super) async fn freshen(&mut self, runs_helm: bool) -> Result<Next, Trouble> {
-        if runs_helm && self.permit.is_none() {
-            let slots = self.ctx.helm_slots.clone();
-            self.slot = None;
-            tokio::select! {
-                permit = slots.acquire_owned() => self.permit = permit.ok(),
-                () = self.ctx.stopping.cancelled() => return Ok(Next::End),
-            }
-        }
-        let deleting = self.snapshot.entry.is_deleting();
-        // Whatever was listed is old, and its lock in the way.
-        self.fresh = None;
-        self.fresh = Some(Fresh::ask(self.ctx, &self.target, deleting).await?);
-        self.saw_record();
-        Ok(Next::Step)
-    }
-
     /// Goes on with the records after an action.
     pub(super) fn saw_history(&mut self, history: History) {
         if let Some(fresh) = &mut self.fresh {
@@ -221,7 +207,7 @@ impl<'a> Pass<'a> {
         self.saw_record();
     }
 
-    fn saw_record(&mut self) {
+    pub(super) fn saw_record(&mut self) {
         let last = self.fresh.as_ref().and_then(|fresh| fresh.history.last());
         let version = last.map(|last| last.resource_version.clone());
         self.finished.seen_record = Some(version.unwrap_or_default());
@@ -330,7 +316,9 @@ impl<'a> Pass<'a> {
         let obstacle = gathered.obstacle.as_ref();
         let fetching = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::Fetching);
         // Most charts are there in a moment; only a longer wait is worth telling.
-        if !fetching || self.snapshot.long_awaited {
+        if fetching && !self.snapshot.long_awaited {
+            self.action = None;
+        } else {
             self.with_subject(|draft, subject| status::settled(draft, subject, decision, obstacle));
         }
         self.finished.again = match decision.until {

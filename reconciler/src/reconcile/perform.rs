@@ -14,6 +14,7 @@ use super::gather::{Gathered, Material, gather};
 use super::pass::{Next, Pass};
 use super::plan::{Action, Decision, Failure, Want};
 use super::release::{Chart, End, Job, Outcome, ReleaseError};
+use super::turn::Place;
 use crate::crd::{HelmRelease, Operation, OperationAction};
 use crate::identity::Identity;
 use crate::mask::Mask;
@@ -40,6 +41,16 @@ impl Pass<'_> {
         };
         if !self.snapshot.entry.is_deleting() {
             self.finalizer(true).await?;
+        }
+        if operation.is_some() {
+            match self.take_place().await {
+                Place::Taken => {}
+                Place::Late => {
+                    drop(opened);
+                    return self.freshen(true).await;
+                }
+                Place::Ending => return Ok(Next::End),
+            }
         }
         if let Some((action, revision)) = operation.zip(revision(&decision.action)) {
             let record = Operation {
@@ -92,6 +103,7 @@ impl Pass<'_> {
             identity: material.and_then(|material| material.identities.first().cloned()),
             mask: material.map_or_else(Mask::default, |material| material.values.mask().clone()),
             lock: self.lock(),
+            place: self.place.take(),
         };
         let interruptible = matches!(
             operation,

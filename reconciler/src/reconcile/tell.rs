@@ -35,8 +35,9 @@ impl Pass<'_> {
     /// Tells everybody what became of it.
     pub(super) async fn report(&mut self) {
         let begun = Instant::now();
-        // The next helm child need not wait until this is written.
-        self.permit = None;
+        // The next one need not wait until this is written.
+        self.place = None;
+        self.turn = None;
         let entry = self.snapshot.entry.clone();
         if self.replaced {
             return;

@@ -1,13 +1,16 @@
 //! HelmReleases and what is said about them, through the API alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
-use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::watcher::{self, watcher};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::MANAGER;
@@ -122,6 +125,46 @@ impl HelmReleases {
             .into_iter()
             .map(HelmRelease)
             .collect())
+    }
+
+    /// Follows all of them until `wanted` of them hold. By a watch, which costs the API
+    /// server little: for measurements that looks would disturb.
+    pub async fn follow(
+        &self,
+        what: &str,
+        wanted: usize,
+        within: Duration,
+        holds: impl Fn(&HelmRelease) -> bool,
+    ) -> Result<()> {
+        let mut good = BTreeSet::new();
+        let following = async {
+            let mut events = pin!(watcher(self.api.clone(), watcher::Config::default()));
+            while good.len() < wanted {
+                match events.try_next().await?.context("the watch ended")? {
+                    watcher::Event::Init | watcher::Event::InitDone => {}
+                    watcher::Event::Apply(one) | watcher::Event::InitApply(one) => {
+                        let (name, one) = (one.name_any(), HelmRelease(one));
+                        if holds(&one) {
+                            good.insert(name);
+                        } else {
+                            good.remove(&name);
+                        }
+                    }
+                    watcher::Event::Delete(one) => {
+                        good.remove(&one.name_any());
+                    }
+                }
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(within, following).await {
+            Ok(followed) => followed,
+            Err(_) => bail!(
+                "waited {} s for {wanted} HelmReleases {what}; there are {}",
+                within.as_secs(),
+                good.len()
+            ),
+        }
     }
 
     /// Asks for the deletion of one; finalizers may hold it.

@@ -125,6 +125,7 @@ mod tests {
             identity: Some(identity),
             mask: Mask::default(),
             lock: None,
+            place: None,
         }
     }
 

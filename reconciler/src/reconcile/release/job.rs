@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tandem_shared::lock::Guard;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::ReleaseError;
 use crate::crd::{HelmReleaseSpec, Target};
@@ -33,6 +34,8 @@ pub struct Job {
     pub mask: Mask,
     /// The release lock; the child inherits it. It is held for as long as the job lives.
     pub lock: Option<Arc<Guard>>,
+    /// The place among the helm children; it is free again as soon as the child has ended.
+    pub place: Option<OwnedSemaphorePermit>,
 }
 
 /// A chart, extracted.

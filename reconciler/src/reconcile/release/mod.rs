@@ -280,7 +280,7 @@ impl Engine {
     /// Runs the child on a thread of its own: the kernel ties the child's life to it.
     async fn child(
         &self,
-        job: Job,
+        mut job: Job,
         arguments: Vec<String>,
         hooks: usize,
         cancel: Cancel,
@@ -291,6 +291,7 @@ impl Engine {
             let stdin = job.stdin().as_bytes();
             let lock: Option<&Guard> = job.lock.as_deref();
             let run = helm.run(&arguments, stdin, deadline, lock, &cancel);
+            job.place = None;
             (job, run)
         })
         .await?)

@@ -12,6 +12,7 @@ use tandem_tests::procfs;
 use tandem_tests::progress::Step;
 
 use crate::args::{Args, chart_path, release};
+use crate::measure::Sampler;
 
 /// What the loop passes beside release, chart and namespace. Without the schema
 /// download, which checks nothing under server-side apply and is two thirds of
@@ -24,6 +25,8 @@ pub(crate) struct Bare {
     pub(crate) seconds: f64,
     /// Processor seconds of all helm programs.
     pub(crate) cpu: f64,
+    /// Seconds that one of them lived on average.
+    pub(crate) helm_life: Option<f64>,
 }
 
 /// Installs all releases, `--parallel` at a time.
@@ -37,6 +40,7 @@ pub(crate) fn run(args: &Args, helm: &Helm, namespace: &str, charts: &Path) -> R
         args.releases, args.parallel
     ));
     let cpu_before = own_children();
+    let sampler = Sampler::start(&[std::process::id()]);
     let begun = Instant::now();
     let next = AtomicU32::new(0);
     let failure = Mutex::new(None);
@@ -66,6 +70,7 @@ pub(crate) fn run(args: &Args, helm: &Helm, namespace: &str, charts: &Path) -> R
         }
     });
     let seconds = begun.elapsed().as_secs_f64();
+    let helm_life = sampler.finish().helm_life();
     if let Some(error) = failure
         .into_inner()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -74,7 +79,11 @@ pub(crate) fn run(args: &Args, helm: &Helm, namespace: &str, charts: &Path) -> R
     }
     let cpu = own_children().saturating_sub(cpu_before).as_secs_f64();
     step.done(format!("{seconds:.1} s"));
-    Ok(Bare { seconds, cpu })
+    Ok(Bare {
+        seconds,
+        cpu,
+        helm_life,
+    })
 }
 
 fn install(helm: &Helm, namespace: &str, name: &str, charts: &Path, chart: u32) -> Result<()> {

@@ -13,8 +13,9 @@ use tandem_tests::metrics::Metrics;
 use tandem_tests::pair::Role;
 use tandem_tests::procfs::{self, Process};
 
-/// How often children are looked at.
-const INTERVAL: Duration = Duration::from_millis(10);
+/// How often children are looked at. Looks take processor time from what is measured, the
+/// same of the pair as of the loop.
+const INTERVAL: Duration = Duration::from_millis(20);
 
 /// What one phase cost.
 #[derive(Clone, Debug, Serialize)]
@@ -88,7 +89,7 @@ impl Running {
             name: name.to_owned(),
             before: roles.map(cpu),
             counts,
-            sampler: Sampler::start(roles),
+            sampler: Sampler::start(&roles),
             roles,
             begun: Instant::now(),
         })
@@ -116,7 +117,7 @@ impl Running {
             sidecar_peak,
             reconciler_peak,
             children_peak: seen.peak,
-            helm_life: (seen.ended > 0).then(|| seen.lived.as_secs_f64() / f64::from(seen.ended)),
+            helm_life: seen.helm_life(),
             helm_at_a_time: seen.lived.as_secs_f64() / seconds,
             helm: difference(counts.helm, self.counts.helm),
             git: difference(counts.git, self.counts.git),
@@ -167,9 +168,9 @@ fn write(pid: u32) -> std::io::Result<()> {
 
 /// What a look at the children, every few milliseconds, has found.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     /// Resident bytes of all that lived at one moment, at most.
-    peak: u64,
+    pub(crate) peak: u64,
     /// Helm programs that live, and since when.
     alive: BTreeMap<u32, Instant>,
     /// Helm programs that have ended, and how long all of them lived.
@@ -178,7 +179,12 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(&mut self, roles: [u32; 2]) {
+    /// Seconds that a helm program lived on average.
+    pub(crate) fn helm_life(&self) -> Option<f64> {
+        (self.ended > 0).then(|| self.lived.as_secs_f64() / f64::from(self.ended))
+    }
+
+    fn look(&mut self, roles: &[u32]) {
         let children: Vec<Process> = roles.iter().flat_map(|pid| descendants(*pid)).collect();
         let resident = |one: &Process| procfs::memory(one.pid, "VmRSS").unwrap_or_default();
         self.peak = self.peak.max(children.iter().map(resident).sum());
@@ -202,20 +208,21 @@ impl Seen {
     }
 }
 
-/// Looks at the children of both processes, and at their children.
-struct Sampler {
+/// Looks at the children of processes, and at their children.
+pub(crate) struct Sampler {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
 }
 
 impl Sampler {
-    fn start(roles: [u32; 2]) -> Self {
+    pub(crate) fn start(roles: &[u32]) -> Self {
+        let roles = roles.to_vec();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             let mut seen = Seen::default();
             while !stopped.load(Ordering::Relaxed) {
-                seen.look(roles);
+                seen.look(&roles);
                 std::thread::sleep(INTERVAL);
             }
             seen
@@ -223,7 +230,7 @@ impl Sampler {
         Self { stop, thread }
     }
 
-    fn finish(self) -> Seen {
+    pub(crate) fn finish(self) -> Seen {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }

@@ -104,7 +104,7 @@ impl Report {
         for phase in [&self.pair.converge, &self.pair.push, &self.pair.idle] {
             table.add_row(row(phase));
         }
-        let loop_seconds = self.bare.iter().map(|bare| bare.seconds).sum::<f64>() / 2.0;
+        let life = |life: Option<f64>| life.map_or_else(|| "-".to_owned(), seconds);
         let mut out = std::io::stdout();
         writeln!(out, "\n{table}")?;
         writeln!(
@@ -132,11 +132,10 @@ impl Report {
             .collect();
         writeln!(
             out,
-            "a helm program lived {} in the loop, {} under the pair; {:.1} of them at a time under the pair",
-            seconds(loop_seconds * f64::from(self.parallel) / f64::from(self.releases)),
-            pair.converge
-                .helm_life
-                .map_or_else(|| "-".to_owned(), seconds),
+            "a helm program lived {} and {} in the loop, {} under the pair; {:.1} of them at a time under the pair",
+            life(self.bare[0].helm_life),
+            life(self.bare[1].helm_life),
+            life(pair.converge.helm_life),
             pair.converge.helm_at_a_time
         )?;
         writeln!(out, "stages while converging, mean: {}", stages.join(", "))?;
