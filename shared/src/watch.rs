@@ -130,38 +130,3 @@ fn hints(folder: &Path, event: &Event) -> Vec<Hint> {
         })
         .collect()
 }
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use std::sync::mpsc;
-
-    use super::*;
-    use crate::publish::{self, Audience};
-
-    #[test]
-    fn a_folder_that_is_not_there_is_waited_for() {
-        let volume = tempfile::tempdir().unwrap();
-        let above = volume.path().join("wanted");
-        let folder = above.join("requests");
-        let name = "r-0123456789abcdef0123456789abcdef";
-        let watch = || {
-            let (hints, heard) = mpsc::channel();
-            let watch = super::watch(&folder, move |hint| drop(hints.send(hint))).unwrap();
-            (watch, heard)
-        };
-        for nearer in [&above, &folder] {
-            let (_watch, heard) = watch();
-            publish::folder(&volume.path().join("beside"), Audience::Group).unwrap();
-            publish::folder(nearer, Audience::Group).unwrap();
-            assert_eq!(heard.recv().unwrap(), Hint::Lost);
-        }
-        let (_watch, heard) = watch();
-        publish::bytes(&folder.join(format!("{name}.json")), b"{}", Audience::Group).unwrap();
-        assert_eq!(
-            heard.recv().unwrap(),
-            Hint::Source(SourceName::parse(name).unwrap())
-        );
-    }
-}

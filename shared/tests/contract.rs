@@ -416,5 +416,28 @@ fn hints_name_the_source_and_tell_a_lost_folder() {
             .all(|hint| matches!(hint, Hint::Source(_) | Hint::Lost)),
         "{heard:?}"
     );
-    assert!(watch(&folder, |_| {}).is_err());
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_waited_for() {
+    let volume = tempfile::tempdir().unwrap();
+    let above = volume.path().join("wanted");
+    let folder = above.join("requests");
+    let heard = || {
+        let (send, hints) = mpsc::channel();
+        let watch = watch(&folder, move |hint| drop(send.send(hint))).unwrap();
+        (watch, hints)
+    };
+    let patience = Duration::from_secs(30);
+    for nearer in [&above, &folder] {
+        let (_watch, hints) = heard();
+        // What is beside the way is no hint.
+        publish::folder(&volume.path().join("beside"), Audience::Group).unwrap();
+        publish::folder(nearer, Audience::Group).unwrap();
+        assert_eq!(hints.recv_timeout(patience).unwrap(), Hint::Lost);
+    }
+    let (_watch, hints) = heard();
+    let name = source().name();
+    publish::json(&folder.join(format!("{name}.json")), &a_manifest()).unwrap();
+    assert_eq!(hints.recv_timeout(patience).unwrap(), Hint::Source(name));
 }
