@@ -69,6 +69,11 @@ impl Metrics {
         self.sum(HELM_PROCESSES, &[])
     }
 
+    /// Those of them that were to `verb`, such as `install`.
+    pub fn helm_processes_to(&self, verb: &str) -> f64 {
+        self.sum(HELM_PROCESSES, &[("verb", verb)])
+    }
+
     /// Writes of a reconciler to the Kubernetes API.
     pub fn api_writes(&self) -> f64 {
         self.sum(API_WRITES, &[])

@@ -1,6 +1,10 @@
 //! Installs and upgrades that fail or are overtaken.
 
+use kube::ResourceExt;
+use serde_json::json;
 use tandem_tests::charts;
+use tandem_tests::kubernetes::{HelmRelease, from_git};
+use tandem_tests::pair::Extra;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
@@ -98,6 +102,66 @@ async fn a_release_that_helm_cannot_store_keeps_its_predecessor() {
     assert_eq!(
         world.helm.revisions(&world.namespace, "web").unwrap(),
         [(1, "deployed".to_owned())]
+    );
+}
+
+/// One helm at a time, and the first one stuck.
+#[tokio::test]
+async fn what_is_edited_while_it_waits_for_its_turn_is_released_once() {
+    let mut world = World::empty("turn").await.unwrap();
+    let one_at_a_time = Extra::args(["--workers=1"]);
+    world
+        .start_pair(&Extra::default(), &one_at_a_time)
+        .await
+        .unwrap();
+    let (upstream, _) = upstream(&world, "charts", "one");
+    upstream
+        .write_all(&charts::config_map("charts/stuck", "stuck"))
+        .unwrap();
+    upstream
+        .write(
+            "charts/stuck/templates/hook.yaml",
+            charts::hook("stuck", "pre-install", ""),
+        )
+        .unwrap();
+    let commit = upstream.push("main", "Add a stuck chart").unwrap();
+    let releases = world.releases.clone();
+    let mut stuck = from_git(&upstream.file_url(), "main", "charts/stuck");
+    stuck["releaseName"] = json!("stuck");
+    releases.apply("stuck", &stuck).await.unwrap();
+    let running = |one: &HelmRelease| !one.status("operation").is_null();
+    releases
+        .wait("stuck", "running helm", running)
+        .await
+        .unwrap();
+
+    let mut spec = app(&upstream.file_url(), "web");
+    spec["values"] = json!({"a": "early"});
+    releases.apply("web", &spec).await.unwrap();
+    let held = |one: &HelmRelease| !one.0.finalizers().is_empty();
+    let waiting = releases.wait("web", "made ready", held).await.unwrap();
+    assert!(waiting.status("operation").is_null(), "it waits for helm");
+    spec["values"] = json!({"a": "late"});
+    releases
+        .patch("web", &json!({ "spec": spec }))
+        .await
+        .unwrap();
+    releases.delete("stuck").await.unwrap();
+    releases.released_from("web", &commit).await.unwrap();
+    releases.gone("stuck").await.unwrap();
+    assert_eq!(
+        world.helm.revisions(&world.namespace, "web").unwrap(),
+        [(1, "deployed".to_owned())]
+    );
+    assert_eq!(
+        world.helm.values(&world.namespace, "web").unwrap(),
+        json!({"a": "late"})
+    );
+    let metrics = world.reconciler().unwrap().metrics().await.unwrap();
+    assert_eq!(
+        metrics.helm_processes_to("install"),
+        2.0,
+        "one of each HelmRelease"
     );
 }
 

@@ -111,6 +111,15 @@ async fn one_release_has_one_owner() {
         .await
         .unwrap();
     assert!(message.contains("first"), "{message}");
+    let told = world
+        .volume
+        .decision(&world.namespace, "second")
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (told.action.as_str(), told.revision, told.released),
+        ("Refuse", None, None)
+    );
 
     // The owner goes on; the other changes nothing, and doesn't take the
     // release with it when it goes.
