@@ -30,6 +30,7 @@ use crate::reconcile::Context;
 use crate::reconcile::artifacts::Artifacts;
 use crate::reconcile::release::Engine;
 use crate::reconcile::report::Reporter;
+use crate::references::Followed;
 use crate::{storage, triggers, watches};
 
 /// How long a predecessor that is about to end is waited for.
@@ -117,9 +118,23 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         helm_releases,
     ));
     tasks.spawn(watches::release_records(
-        watching,
+        watching.clone(),
         config.namespace.clone(),
         records,
+    ));
+    let (followed, is_followed) = watch::channel(Followed::default());
+    let (references, heard_references) = mpsc::channel(BACKLOG);
+    tasks.spawn(watches::config_maps(
+        watching.clone(),
+        config.namespace.clone(),
+        is_followed.clone(),
+        references.clone(),
+    ));
+    tasks.spawn(watches::secrets(
+        watching,
+        config.namespace.clone(),
+        is_followed,
+        references,
     ));
     tasks.spawn(triggers::watch_manifests(
         config.volume.served.manifests(),
@@ -141,10 +156,17 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     let inputs = Inputs {
         helm_releases: heard_releases,
         records: heard_records,
+        references: heard_references,
         looks: heard_looks,
         syncs: heard_syncs,
     };
-    let controller = Controller::new(context, settings, Credentials::new(credentials), ready)?;
+    let controller = Controller::new(
+        context,
+        settings,
+        Credentials::new(credentials),
+        ready,
+        followed,
+    )?;
     let mut controller = tokio::spawn(controller.run(inputs, stop.clone()));
 
     tokio::select! {

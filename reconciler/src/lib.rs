@@ -8,6 +8,7 @@
 //! | [`args`], [`config`], [`command`], [`app`] | how it is started, and what that amounts to |
 //! | [`crd`] | the HelmRelease, and what its fields mean |
 //! | [`watches`], [`releases`], [`records`] | HelmReleases and Helm's records, followed and kept in memory |
+//! | [`references`] | the ConfigMaps and Secrets that HelmReleases name, followed by their metadata |
 //! | [`triggers`], [`served`], [`view`] | manifests, followed, and what they say about one want |
 //! | [`demand`], [`wanted`], [`credentials`] | what is asked of the sidecar, and with which secrets |
 //! | [`controller`] | what concerns whom, and whose turn it is |
@@ -33,6 +34,7 @@ pub mod mask;
 pub mod metrics;
 pub mod reconcile;
 pub mod records;
+pub mod references;
 pub mod releases;
 pub mod served;
 pub mod status;

@@ -65,6 +65,8 @@ pub enum Trigger {
     manifest,
     /// A credential was read.
     credential,
+    /// A ConfigMap or Secret changed that it names.
+    reference,
     /// The slow look at everything.
     resync,
     /// The time for another try came.

@@ -1,20 +1,25 @@
-//! The API's side of what wakes the reconciler: a watch of HelmReleases and a watch of the
-//! metadata of Helm's release records. Both list everything first and go on for ever.
+//! The API's side of what wakes the reconciler: watches of HelmReleases, of the metadata of
+//! Helm's release records, and, once a HelmRelease names any, of the metadata of ConfigMaps
+//! and Secrets. Each lists everything first and goes on for ever.
 
+use std::convert::identity;
 use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::core::PartialObjectMeta;
 use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::{Config, Error, Event, ExponentialBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use crate::crd::StoredHelmRelease;
 use crate::records::StoredRecord;
-use crate::storage::WATCH_SELECTOR;
+use crate::references::{Followed, Seen};
+use crate::storage::{NO_RECORD_SELECTOR, WATCH_SELECTOR};
 use crate::{records, releases};
 
 /// From the first retry after an error to the longest one.
@@ -33,7 +38,7 @@ pub async fn helm_releases(
     // Listed with quorum: from an API server that lags, a spec could come back that its
     // owner has replaced, and helm would be run for it.
     let events = watcher(api, Config::default()).modify(releases::strip);
-    follow("HelmReleases", events, out).await;
+    follow("HelmReleases", events, identity, out).await;
 }
 
 /// Follows the metadata of Helm's release records.
@@ -44,12 +49,36 @@ pub async fn release_records(
 ) {
     let api: Api<StoredRecord> = in_scope(client, namespace.as_deref());
     let config = Config::default().labels(WATCH_SELECTOR);
-    follow(
-        "Helm's release records",
-        watcher(api, config).modify(records::strip),
-        out,
-    )
-    .await;
+    let events = watcher(api, config).modify(records::strip);
+    follow("Helm's release records", events, identity, out).await;
+}
+
+/// Follows the metadata of ConfigMaps, once there is one to follow.
+pub async fn config_maps(
+    client: Client,
+    namespace: Option<String>,
+    mut wanted: watch::Receiver<Followed>,
+    out: mpsc::Sender<Seen>,
+) {
+    if wanted.wait_for(|kinds| kinds.config_maps).await.is_ok() {
+        let api: Api<PartialObjectMeta<ConfigMap>> = in_scope(client, namespace.as_deref());
+        let events = watcher(api, Config::default());
+        follow("ConfigMaps", events, Seen::ConfigMap, out).await;
+    }
+}
+
+/// Follows the metadata of Secrets other than Helm's, once there is one to follow.
+pub async fn secrets(
+    client: Client,
+    namespace: Option<String>,
+    mut wanted: watch::Receiver<Followed>,
+    out: mpsc::Sender<Seen>,
+) {
+    if wanted.wait_for(|kinds| kinds.secrets).await.is_ok() {
+        let api: Api<PartialObjectMeta<Secret>> = in_scope(client, namespace.as_deref());
+        let config = Config::default().labels(NO_RECORD_SELECTOR);
+        follow("Secrets", watcher(api, config), Seen::Secret, out).await;
+    }
 }
 
 fn in_scope<K>(client: Client, namespace: Option<&str>) -> Api<K>
@@ -62,10 +91,11 @@ where
     }
 }
 
-async fn follow<K: Debug + Send>(
+async fn follow<K: Debug + Send, T>(
     what: &'static str,
     events: impl Stream<Item = Result<Event<K>, Error>> + Send,
-    out: mpsc::Sender<Event<K>>,
+    tell: impl Fn(Event<K>) -> T,
+    out: mpsc::Sender<T>,
 ) {
     let mut events = std::pin::pin!(events.backoff(Retry::new()));
     // A long outage is told once, and its end.
@@ -77,7 +107,7 @@ async fn follow<K: Debug + Send>(
                 if !matches!(event, Event::Init) && trouble.take().is_some() {
                     info!("{what} are followed again");
                 }
-                if out.send(event).await.is_err() {
+                if out.send(tell(event)).await.is_err() {
                     return;
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::runtime::watcher::Event;
-use tandem_shared::source::SourceName;
+use tandem_shared::source::{CredentialRef, SourceName};
 use tokio::task::{JoinError, block_in_place};
 use tracing::{error, info};
 
@@ -14,6 +14,7 @@ use crate::crd::{StoredHelmRelease, Target};
 use crate::http::SyncRequest;
 use crate::metrics::Trigger;
 use crate::records::{Records, StoredRecord};
+use crate::references::{self, Kind, Seen};
 use crate::releases::{Change, Entry, Key};
 use crate::served::News;
 use crate::triggers::Look;
@@ -30,10 +31,12 @@ impl Controller {
                 Change::Added | Change::Asked => {
                     self.stale = true;
                     self.note_wants(&key);
+                    self.note_references(&key);
                     self.touch(key, Trigger::helmrelease);
                 }
                 Change::Removed => {
                     self.stale = true;
+                    self.note_references(&key);
                     self.forget(&key);
                 }
             }
@@ -66,6 +69,34 @@ impl Controller {
         let edited = before.is_some_and(|before| before != (name.clone(), keys.clone()));
         if edited || self.begun && self.asks_late(&name, &keys) {
             self.edited.insert(name);
+        }
+    }
+
+    /// The first reference to an object of its kind has that kind followed.
+    pub(super) fn note_references(&mut self, key: &Key) {
+        let entry = self.releases.get(key);
+        let named = entry.map(|entry| references::named_by(entry));
+        self.references.set(key, named.unwrap_or_default());
+        let now = self.references.followed();
+        self.followed
+            .send_if_modified(|followed| std::mem::replace(followed, now) != now);
+    }
+
+    /// What a HelmRelease names has changed: its values, or the credential of its source.
+    pub(super) fn reference(&mut self, seen: Seen) {
+        for object in self.references.take(seen) {
+            let keys: Vec<Key> = self.references.of(&object).cloned().collect();
+            let credential = CredentialRef {
+                namespace: object.namespace,
+                name: object.name,
+            };
+            if object.kind == Kind::Secret && self.credentials.all().contains(&credential) {
+                self.read_credential(credential);
+            }
+            for key in keys {
+                self.memory.entry(key.clone()).or_default().blocked = 0;
+                self.touch(key, Trigger::reference);
+            }
         }
     }
 

@@ -33,6 +33,7 @@ use crate::http::{Readiness, SyncRequest};
 use crate::metrics::Trigger;
 use crate::reconcile::{Context, Finished};
 use crate::records::{Records, StoredRecord};
+use crate::references::{Followed, References, Seen};
 use crate::releases::{Key, Releases};
 use crate::served::Served;
 use crate::triggers::Look;
@@ -54,6 +55,8 @@ pub struct Inputs {
     pub helm_releases: mpsc::Receiver<Event<StoredHelmRelease>>,
     /// From the watch of Helm's records.
     pub records: mpsc::Receiver<Event<StoredRecord>>,
+    /// From the watches of ConfigMaps and Secrets.
+    pub references: mpsc::Receiver<Seen>,
     /// From the watch of the manifests.
     pub looks: mpsc::Receiver<Look>,
     /// From people and webhooks.
@@ -82,6 +85,9 @@ pub struct Controller {
     settings: Settings,
     releases: Releases,
     records: Records,
+    references: References,
+    /// Which kinds of references there are.
+    followed: watch::Sender<Followed>,
     served: Served,
     wanted: Wanted,
     credentials: Credentials,
@@ -112,6 +118,7 @@ impl Controller {
         settings: Settings,
         mut credentials: Credentials,
         ready: watch::Sender<Readiness>,
+        followed: watch::Sender<Followed>,
     ) -> Result<Self, ObserveError> {
         let wanted = Wanted::load(settings.volume.wanted.clone())?;
         credentials.inherit(wanted.requests().values().filter_map(|request| {
@@ -129,6 +136,8 @@ impl Controller {
             settings,
             releases: Releases::default(),
             records: Records::default(),
+            references: References::default(),
+            followed,
             queue: Queue::default(),
             memory: HashMap::new(),
             passes: JoinSet::new(),
@@ -154,6 +163,7 @@ impl Controller {
             tokio::select! {
                 Some(event) = inputs.helm_releases.recv() => self.helm_release(event),
                 Some(event) = inputs.records.recv() => self.record(event),
+                Some(seen) = inputs.references.recv() => self.reference(seen),
                 Some(look) = inputs.looks.recv() => self.look(&look),
                 Some(sync) = inputs.syncs.recv() => self.sync(sync),
                 Some(read) = self.reads.join_next() => self.credential(read),
@@ -178,6 +188,8 @@ impl Controller {
                 self.helm_release(event);
             } else if let Ok(event) = inputs.records.try_recv() {
                 self.record(event);
+            } else if let Ok(seen) = inputs.references.try_recv() {
+                self.reference(seen);
             } else if let Ok(look) = inputs.looks.try_recv() {
                 self.look(&look);
             } else if let Some(done) = self.passes.try_join_next_with_id() {

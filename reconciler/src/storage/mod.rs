@@ -18,3 +18,5 @@ pub(crate) use record::tests;
 
 /// Label selector of all records that a watch needs: all but the superseded ones.
 pub const WATCH_SELECTOR: &str = "owner=helm,status!=superseded";
+/// Label selector of what is no record.
+pub const NO_RECORD_SELECTOR: &str = "owner!=helm";

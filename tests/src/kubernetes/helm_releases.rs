@@ -329,6 +329,23 @@ impl HelmReleases {
         .await
     }
 
+    /// Makes or replaces a ConfigMap.
+    pub async fn put_config_map(&self, name: &str, values: &[(&str, &str)]) -> Result<()> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let data: BTreeMap<&str, &str> = values.iter().copied().collect();
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
+        let ours = PatchParams::apply(MANAGER).force();
+        maps.patch(name, &ours, &Patch::Apply(&object)).await?;
+        Ok(())
+    }
+
+    /// Deletes a ConfigMap.
+    pub async fn delete_config_map(&self, name: &str) -> Result<()> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        maps.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
     /// Makes or replaces a Secret.
     pub async fn put_secret(&self, name: &str, values: &[(&str, &str)]) -> Result<()> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);

@@ -12,3 +12,4 @@ mod failures;
 mod life;
 mod owners;
 mod sources;
+mod values;
