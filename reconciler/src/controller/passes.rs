@@ -185,8 +185,19 @@ impl Controller {
             .filter(followed)
             .map(|target| self.records.history(target))
             .filter(|known| !memory.is_some_and(|memory| memory.is_ahead_of(known)));
+        let status = newest_status(&entry, memory);
+        let formers = entry
+            .target
+            .iter()
+            .flat_map(|target| status.formers(target));
         Some(Snapshot {
-            status: newest_status(&entry, memory),
+            former_owners: formers
+                .filter_map(|former| {
+                    let owner = self.releases.owner(&former)?.to_string();
+                    Some((former, owner))
+                })
+                .collect(),
+            status,
             source: self.source(&entry),
             history,
             owner,

@@ -22,7 +22,8 @@ pub use access::{ChartSource, GitChart, InvalidSpec, RepositoryChart, Target};
 pub use chart::{ChartSpec, LocalObjectReference, ObjectReference};
 pub use manifest::{CrdError, crd_yaml};
 pub use status::{
-    Condition, ConditionType, HelmReleaseStatus, LastTest, Operation, OperationAction, Phase,
+    Condition, ConditionType, FormerRelease, HelmReleaseStatus, LastTest, Operation,
+    OperationAction, Phase,
 };
 pub use values_from::{ChartFileSelector, ExternalSourceSelector, KeySelector, ValuesFromSource};
 

@@ -4,6 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::Target;
+
 /// What became of a HelmRelease.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -49,9 +51,44 @@ pub struct HelmReleaseStatus {
     /// The last run of the chart's tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_test: Option<LastTest>,
+    /// Releases that it had under other names, or in other namespaces. They are removed
+    /// once the present one stands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_releases: Vec<FormerRelease>,
+}
+
+/// A release that a HelmRelease had before it asked for another.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct FormerRelease {
+    /// Name of the release in Helm.
+    pub name: String,
+    /// Namespace of the release in Helm.
+    pub namespace: String,
 }
 
 impl HelmReleaseStatus {
+    /// The releases that are left of former names, for a HelmRelease that asks for `target`
+    /// now. Only what it is known to have released, or tried to, is among them.
+    #[must_use]
+    pub fn formers(&self, target: &Target) -> Vec<Target> {
+        let told = self
+            .release_name
+            .clone()
+            .zip(self.release_namespace.clone());
+        let tried = self.revision.is_some() || self.last_attempted_revision.is_some();
+        let last = told.filter(|_| tried);
+        let listed = self.former_releases.iter();
+        let mut formers: Vec<Target> = listed
+            .map(|former| (former.name.clone(), former.namespace.clone()))
+            .chain(last)
+            .map(|(name, namespace)| Target { namespace, name })
+            .filter(|former| former != target)
+            .collect();
+        formers.sort();
+        formers.dedup();
+        formers
+    }
+
     /// The condition of this type, if there is one.
     #[must_use]
     pub fn condition(&self, type_: ConditionType) -> Option<&Condition> {

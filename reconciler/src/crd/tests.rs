@@ -374,3 +374,36 @@ fn schema_fields(pointer: &str) -> std::collections::BTreeSet<String> {
         .unwrap();
     properties.keys().cloned().collect()
 }
+
+#[test]
+fn a_release_that_was_never_tried_leaves_no_former_one() {
+    let target = |name: &str| Target {
+        namespace: "demo".into(),
+        name: name.into(),
+    };
+    let mut status = HelmReleaseStatus {
+        release_name: Some("old".into()),
+        release_namespace: Some("demo".into()),
+        ..HelmReleaseStatus::default()
+    };
+    // A refusal names a release, too, which may be anybody's.
+    assert_eq!(status.formers(&target("new")), []);
+    status.last_attempted_revision = Some("c0ffee".into());
+    assert_eq!(status.formers(&target("new")), [target("old")]);
+    assert_eq!(status.formers(&target("old")), []);
+    status.former_releases = vec![
+        FormerRelease {
+            name: "new".into(),
+            namespace: "demo".into(),
+        },
+        FormerRelease {
+            name: "older".into(),
+            namespace: "demo".into(),
+        },
+    ];
+    // Back to a former name: it is the present one again.
+    assert_eq!(
+        status.formers(&target("new")),
+        [target("old"), target("older")]
+    );
+}

@@ -9,6 +9,7 @@ pub mod artifacts;
 pub mod backoff;
 pub mod content;
 pub mod facts;
+mod former;
 mod fresh;
 pub mod gather;
 mod layers;

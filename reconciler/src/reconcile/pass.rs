@@ -15,7 +15,7 @@ use super::facts::{self, Wanted};
 use super::fresh::Fresh;
 use super::gather::{Gathered, gather};
 use super::layers::LayersError;
-use super::plan::{Action, Decision, Failures, Need, Observed, TestResult, needs, plan};
+use super::plan::{Action, Decision, Failures, Need, Observed, Reason, TestResult, needs, plan};
 use super::report::ReportError;
 use super::snapshot::{Snapshot, SourceView};
 use super::{Again, Context, Finished, Trouble};
@@ -185,6 +185,9 @@ impl<'a> Pass<'a> {
             Action::Nothing | Action::Wait | Action::Refuse
         ) {
             self.settle(&gathered, &decision);
+            if decision.reason == Reason::InSync {
+                self.remove_formers().await;
+            }
             return Ok(Next::End);
         }
         let runs_helm = decision.action.runs_helm();
@@ -345,6 +348,9 @@ impl<'a> Pass<'a> {
     }
 
     async fn let_go(&mut self, decision: &Decision) -> Result<Next, Trouble> {
+        if decision.reason != Reason::DefinitionDeleted && !self.remove_formers().await {
+            return Ok(Next::End);
+        }
         let entry = self.snapshot.entry.clone();
         if entry.has_finalizer() {
             self.finalizer(false).await?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tandem_shared::source::SourceName;
 
 use super::plan::{Failures, Owner};
-use crate::crd::HelmReleaseStatus;
+use crate::crd::{HelmReleaseStatus, Target};
 use crate::credentials;
 use crate::releases::{Entry, Unclear};
 use crate::storage::History;
@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub history: Option<History>,
     /// Whose the release is.
     pub owner: Owner,
+    /// Of the releases of former names, those that another HelmRelease has now, and which.
+    pub former_owners: BTreeMap<Target, String>,
     /// What went wrong lately.
     pub failures: Failures,
     /// The chart has been waited for long enough to say so.

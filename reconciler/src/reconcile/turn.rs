@@ -26,12 +26,8 @@ impl Pass<'_> {
     /// Waits for its turn if helm is to be run, and asks anew for everything that a decision
     /// depends on.
     pub(super) async fn freshen(&mut self, runs_helm: bool) -> Result<Next, Trouble> {
-        if runs_helm && self.turn.is_none() {
-            self.looking = None;
-            tokio::select! {
-                turn = self.ctx.turns.acquire() => self.turn = turn.ok(),
-                () = self.ctx.stopping.cancelled() => return Ok(Next::End),
-            }
+        if runs_helm && !self.take_turn().await {
+            return Ok(Next::End);
         }
         let deleting = self.snapshot.entry.is_deleting();
         // Whatever was listed is old, and its lock in the way.
@@ -39,6 +35,18 @@ impl Pass<'_> {
         self.fresh = Some(Fresh::ask(self.ctx, &self.target, deleting).await?);
         self.saw_record();
         Ok(Next::Step)
+    }
+
+    /// Waits for its turn; `false` if the process is to end.
+    pub(super) async fn take_turn(&mut self) -> bool {
+        if self.turn.is_none() {
+            self.looking = None;
+            tokio::select! {
+                turn = self.ctx.turns.acquire() => self.turn = turn.ok(),
+                () = self.ctx.stopping.cancelled() => return false,
+            }
+        }
+        true
     }
 
     /// Takes a place among the helm children. Others' children may live for minutes; then

@@ -1,6 +1,7 @@
 //! Who else works on a release: people, and other HelmReleases.
 
 use serde_json::json;
+use tandem_tests::kubernetes::HelmRelease;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
@@ -137,4 +138,77 @@ async fn one_release_has_one_owner() {
             .len(),
         2
     );
+}
+
+#[tokio::test]
+async fn a_release_of_another_name_takes_the_place_of_the_former_one() {
+    let mut world = World::start("renamed").await.unwrap();
+    let (upstream, _) = upstream(&world, "charts", "one");
+    let releases = world.releases.clone();
+    let app = |release: &str| app(&upstream.file_url(), release);
+    let live = |namespace: &str, wanted: &[&str]| {
+        let mut wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+        wanted.sort();
+        let (helm, namespace) = (&world.helm, namespace.to_owned());
+        until(format!("just {wanted:?} in {namespace}"), LONG, move || {
+            let listed = helm.list(&namespace).map(|mut names| {
+                names.sort();
+                Look::when(names == wanted, format!("{names:?}"))
+            });
+            std::future::ready(listed)
+        })
+    };
+    releases.apply("web", &app("first")).await.unwrap();
+    releases.released("web").await.unwrap();
+    // Somebody else wants that name, and gets it once it is free: then it stays.
+    releases.apply("heir", &app("first")).await.unwrap();
+    releases
+        .condition("heir", "Ready", "False", "web")
+        .await
+        .unwrap();
+    releases.apply("web", &app("second")).await.unwrap();
+    releases.released("web").await.unwrap();
+    releases.released("heir").await.unwrap();
+    live(&world.namespace, &["first", "second"]).await.unwrap();
+
+    // The former release stays for as long as the new one can't be made.
+    let mut broken = app("third");
+    broken["values"] = json!({"bad": "x"});
+    broken["chart"]["path"] = json!("charts/none");
+    releases.apply("web", &broken).await.unwrap();
+    releases
+        .condition("web", "Ready", "False", "charts/none")
+        .await
+        .unwrap();
+    live(&world.namespace, &["first", "second"]).await.unwrap();
+    releases.apply("web", &app("third")).await.unwrap();
+    live(&world.namespace, &["first", "third"]).await.unwrap();
+    let none_left = |one: &HelmRelease| one.status("formerReleases").is_null();
+    releases
+        .wait("web", "rid of former releases", none_left)
+        .await
+        .unwrap();
+
+    // The same of another namespace.
+    let elsewhere = world.cluster.namespace("renamed-elsewhere").await.unwrap();
+    let mut moved = app("third");
+    moved["targetNamespace"] = json!(elsewhere);
+    releases.apply("web", &moved).await.unwrap();
+    live(&elsewhere, &["third"]).await.unwrap();
+    live(&world.namespace, &["first"]).await.unwrap();
+
+    // Nothing is left when it goes while both are there.
+    world.sidecar_mut().unwrap().kill().unwrap();
+    let mut unmade = app("fourth");
+    unmade["chart"]["path"] = json!("charts/none");
+    releases.apply("web", &unmade).await.unwrap();
+    let remembered = |one: &HelmRelease| one.status("formerReleases")[0]["name"] == "third";
+    releases
+        .wait("web", "mindful of its former release", remembered)
+        .await
+        .unwrap();
+    releases.delete("web").await.unwrap();
+    releases.gone("web").await.unwrap();
+    assert!(world.helm.list(&elsewhere).unwrap().is_empty());
+    assert_eq!(world.helm.list(&world.namespace).unwrap(), ["first"]);
 }
