@@ -66,7 +66,7 @@ impl Pass<'_> {
                 now: Timestamp::now(),
                 history: fresh.history.clone(),
                 child_alive: fresh.lock.is_none(),
-                namespace_terminating: fresh.namespace_terminating,
+                namespace: fresh.namespace,
                 failures: self.failures.clone(),
                 owner: owner.map_or(Owner::Ours, |owner| Owner::Other(owner.clone())),
                 ..Observed::default()

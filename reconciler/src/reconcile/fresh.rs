@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, CustomResourceExt};
 use tandem_shared::lock::{self, Guard, LockError};
 
-use super::plan::Facts;
+use super::plan::{Facts, Namespace};
 use super::{Context, Trouble};
 use crate::crd::{HelmRelease, Target};
 use crate::storage::History;
@@ -18,7 +18,7 @@ pub(super) struct Fresh {
     pub(super) facts: Facts,
     /// `None` while somebody else holds it.
     pub(super) lock: Option<Arc<Guard>>,
-    pub(super) namespace_terminating: bool,
+    pub(super) namespace: Namespace,
     pub(super) definition_deleting: bool,
     /// Objects that an uninstall left and that are still being removed.
     pub(super) terminating: Vec<String>,
@@ -38,10 +38,10 @@ impl Fresh {
             Err(LockError::Held { .. }) => None,
             Err(error) => return Err(Trouble::new("VolumeFailed", error)),
         };
-        let (history, terminating, namespace_terminating, definition_deleting) = tokio::join!(
+        let (history, terminating, namespace, definition_deleting) = tokio::join!(
             ctx.engine.store().history(target),
             ctx.engine.terminating(target),
-            namespace_terminating(&ctx.client, target),
+            namespace(&ctx.client, target),
             async { deleting && definition_deleting(&ctx.client).await },
         );
         Ok(Self {
@@ -49,7 +49,7 @@ impl Fresh {
             facts: Facts::default(),
             lock,
             terminating: terminating.map_err(|error| Trouble::new("ApiFailed", error))?,
-            namespace_terminating: namespace_terminating?,
+            namespace: namespace?,
             definition_deleting,
         })
     }
@@ -61,14 +61,16 @@ impl Fresh {
     }
 }
 
-async fn namespace_terminating(client: &Client, target: &Target) -> Result<bool, Trouble> {
-    let api: Api<Namespace> = Api::all(client.clone());
+async fn namespace(client: &Client, target: &Target) -> Result<Namespace, Trouble> {
+    let api: Api<core::v1::Namespace> = Api::all(client.clone());
     match api.get_metadata_opt(&target.namespace).await {
-        Ok(found) => {
-            Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
+        Ok(None) => Ok(Namespace::Missing),
+        Ok(Some(found)) if found.metadata.deletion_timestamp.is_some() => {
+            Ok(Namespace::Terminating)
         }
+        Ok(Some(_)) => Ok(Namespace::There),
         // A Role can't allow it; what helm then says is clear enough.
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(false),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Namespace::There),
         Err(error) => {
             let what = format!("can't read Namespace {}: {error}", target.namespace);
             Err(Trouble::new("ApiFailed", what))

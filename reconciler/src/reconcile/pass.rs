@@ -305,7 +305,7 @@ impl<'a> Pass<'a> {
                 observed.history = fresh.history.clone();
                 observed.facts = fresh.facts.clone();
                 observed.child_alive = fresh.lock.is_none();
-                observed.namespace_terminating = fresh.namespace_terminating;
+                observed.namespace = fresh.namespace;
                 observed.definition_deleting = fresh.definition_deleting;
                 observed.terminating = fresh.terminating.clone();
             }

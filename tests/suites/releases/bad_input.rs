@@ -1,6 +1,9 @@
 //! Bad input: a condition and an event that help, a neighbour that goes on, and
 //! never the loss of what was good.
 
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 use tandem_tests::git::{HttpServer, Scheme};
 use tandem_tests::mounts::{self, Mount};
@@ -162,6 +165,39 @@ async fn what_is_wrong_is_said_and_what_was_good_stays() {
     ] {
         assert!(role.unwrap());
     }
+}
+
+#[tokio::test]
+async fn a_missing_namespace_is_said_and_heals_when_it_appears() {
+    let world = World::start("homeless").await.unwrap();
+    let (upstream, _) = upstream(&world, "charts", "one");
+    let missing = format!("{}-later", world.namespace);
+    let mut spec = app(&upstream.file_url(), "web");
+    spec["targetNamespace"] = json!(missing);
+    let releases = world.releases.clone();
+    releases.apply("web", &spec).await.unwrap();
+    let message = releases
+        .condition("web", "Ready", "False", "NamespaceMissing")
+        .await
+        .unwrap();
+    assert!(message.contains("create it"), "{message}");
+    let metrics = world.reconciler().unwrap().metrics().await.unwrap();
+    assert_eq!(metrics.helm_processes(), 0.0, "helm could only fail");
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let made = json!({"metadata": {"name": missing}});
+    let made = serde_json::from_value(made).unwrap();
+    namespaces
+        .create(&PostParams::default(), &made)
+        .await
+        .unwrap();
+    releases.released("web").await.unwrap();
+    assert_eq!(world.helm.list(&missing).unwrap(), ["web"]);
+    releases.delete("web").await.unwrap();
+    releases.gone("web").await.unwrap();
+    namespaces
+        .delete(&missing, &DeleteParams::default())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

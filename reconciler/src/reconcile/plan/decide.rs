@@ -3,7 +3,7 @@
 use super::present::present_with_record;
 use super::recover::{maybe_alive, recover};
 use super::steps::{RECHECK, Verdict, delayed, install};
-use super::{Action, Blocked, Decision, Desired, Observed, Owner, Reason, Want};
+use super::{Action, Blocked, Decision, Desired, Namespace, Observed, Owner, Reason, Want};
 use crate::crd::OperationAction;
 use crate::storage::{RecordMeta, RecordState};
 
@@ -105,7 +105,7 @@ fn absent(observed: &Observed, desired: &Desired, last: &RecordMeta) -> Decision
     delayed(observed, desired, &[], OperationAction::Uninstall).unwrap_or_else(|| {
         let action = Action::Uninstall {
             revision: last.revision,
-            no_hooks: observed.namespace_terminating,
+            no_hooks: observed.namespace == Namespace::Terminating,
             failed_install: false,
         };
         Decision::new(action, Reason::Deleted, "the HelmRelease is being deleted")

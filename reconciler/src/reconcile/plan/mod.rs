@@ -23,7 +23,7 @@ mod tests;
 
 pub use desired::{Blocked, Desired, Present, RollbackPolicy, TestPolicy, Want};
 pub use failures::{Failure, Failures};
-pub use observed::{Facts, Need, Observed, Owner, RecordFacts, TestResult};
+pub use observed::{Facts, Namespace, Need, Observed, Owner, RecordFacts, TestResult};
 
 use jiff::Timestamp;
 
@@ -217,6 +217,8 @@ pub enum Reason {
     UninstallUnfinished,
     /// Objects of an earlier release are still being removed.
     ObjectsTerminating,
+    /// The namespace of the release isn't there.
+    NamespaceMissing,
     /// The namespace of the release is being removed.
     NamespaceTerminating,
     /// Another HelmRelease owns this release.
@@ -260,6 +262,7 @@ impl Reason {
             Self::OperationFinished => "OperationFinished",
             Self::UninstallUnfinished => "UninstallUnfinished",
             Self::ObjectsTerminating => "ObjectsTerminating",
+            Self::NamespaceMissing => "NamespaceMissing",
             Self::NamespaceTerminating => "NamespaceTerminating",
             Self::OwnedByOther => "OwnedByOther",
             Self::RecordUnread => "RecordUnread",
@@ -281,7 +284,7 @@ pub struct Decision {
     pub reason: Reason,
     /// Why, in a sentence; of the release only, never of values.
     pub message: String,
-    /// With [`Action::Wait`]: when to look again, if time alone may change the answer.
+    /// When to look again, if the answer may change and nothing tells.
     pub until: Option<Timestamp>,
 }
 

@@ -32,8 +32,8 @@ pub struct Observed {
     pub failures: Failures,
     /// Whose the release is among all HelmReleases.
     pub owner: Owner,
-    /// The namespace of the release is being removed.
-    pub namespace_terminating: bool,
+    /// How the namespace of the release is.
+    pub namespace: Namespace,
     /// The definition of HelmRelease is being removed from the cluster.
     pub definition_deleting: bool,
     /// Objects that an install names and that are still being removed, as
@@ -49,6 +49,18 @@ pub enum Owner {
     Ours,
     /// Another HelmRelease's, by `namespace/name`.
     Other(String),
+}
+
+/// How the namespace of a release is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Namespace {
+    /// It is there, or that isn't known.
+    #[default]
+    There,
+    /// It isn't there.
+    Missing,
+    /// It is being removed, and takes no new objects.
+    Terminating,
 }
 
 /// A run of the tests.

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::steps::{Verdict, delayed, next, roll_back, whole_seconds};
-use super::{Action, Decision, Desired, Observed, Reason};
+use super::{Action, Decision, Desired, Namespace, Observed, Reason};
 use crate::crd::OperationAction;
 use crate::storage::{RecordMeta, RecordState};
 
@@ -122,7 +122,7 @@ fn unfinished_uninstall(observed: &Observed, desired: &Desired, last: &RecordMet
         return Ok(delayed(observed, desired, &[], action).unwrap_or_else(|| {
             let action = Action::Uninstall {
                 revision: last.revision,
-                no_hooks: observed.namespace_terminating,
+                no_hooks: observed.namespace == Namespace::Terminating,
                 failed_install: true,
             };
             let message = "the removal of a failed install is not finished";

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::past::good_revision;
-use super::{Action, Decision, Desired, Need, Observed, Present, Reason};
+use super::{Action, Decision, Desired, Namespace, Need, Observed, Present, Reason};
 use crate::crd::OperationAction;
 use crate::identity::Identity;
 use crate::storage::{RecordMeta, RecordState};
@@ -20,7 +20,7 @@ pub(super) fn install(
     present: &Present,
     uninstalled: Option<&RecordMeta>,
 ) -> Decision {
-    if let Some(wait) = namespace_terminating(observed) {
+    if let Some(wait) = without_namespace(observed) {
         return wait;
     }
     if !observed.terminating.is_empty() {
@@ -53,7 +53,7 @@ pub(super) fn upgrade(
     reason: Reason,
     message: &str,
 ) -> Decision {
-    if let Some(wait) = namespace_terminating(observed) {
+    if let Some(wait) = without_namespace(observed) {
         return wait;
     }
     let delayed = delayed(
@@ -73,12 +73,22 @@ pub(super) fn upgrade(
     })
 }
 
-fn namespace_terminating(observed: &Observed) -> Option<Decision> {
-    observed.namespace_terminating.then(|| {
-        let message = "the namespace of the release is being removed";
-        Decision::new(Action::Wait, Reason::NamespaceTerminating, message)
-            .until(observed.now + RECHECK)
-    })
+/// Nobody tells when a namespace comes or goes; it is looked for again in a while.
+fn without_namespace(observed: &Observed) -> Option<Decision> {
+    let decision = match observed.namespace {
+        Namespace::There => return None,
+        Namespace::Missing => Decision::new(
+            Action::Refuse,
+            Reason::NamespaceMissing,
+            "the namespace of the release doesn't exist; create it, or correct targetNamespace",
+        ),
+        Namespace::Terminating => Decision::new(
+            Action::Wait,
+            Reason::NamespaceTerminating,
+            "the namespace of the release is being removed",
+        ),
+    };
+    Some(decision.until(observed.now + RECHECK))
 }
 
 /// Whether this operation failed too recently to be tried again.
@@ -121,7 +131,7 @@ pub(super) fn remove(
     delayed(observed, desired, &[], action).unwrap_or_else(|| {
         let action = Action::Uninstall {
             revision: last.revision,
-            no_hooks: observed.namespace_terminating,
+            no_hooks: observed.namespace == Namespace::Terminating,
             failed_install: true,
         };
         Decision::new(

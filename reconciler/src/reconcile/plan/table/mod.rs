@@ -12,8 +12,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    ActionKind, Blocked, Desired, Failure, Observed, Owner, Present, Reason, RecordFacts,
-    TestResult, Want,
+    ActionKind, Blocked, Desired, Failure, Namespace, Observed, Owner, Present, Reason,
+    RecordFacts, TestResult, Want,
 };
 use crate::crd::{Operation, OperationAction, Target};
 use crate::identity::{Identity, Inputs, Stamp};
@@ -277,8 +277,8 @@ impl Situation {
         self
     }
 
-    pub(super) fn namespace_terminating(mut self) -> Self {
-        self.observed.namespace_terminating = true;
+    pub(super) fn namespace(mut self, namespace: Namespace) -> Self {
+        self.observed.namespace = namespace;
         self
     }
 

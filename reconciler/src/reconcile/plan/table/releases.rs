@@ -3,16 +3,19 @@
 use super::{Label, Row, when};
 use crate::crd::OperationAction;
 use crate::reconcile::plan::ActionKind::{
-    Install, Nothing, PatchLabel, Rollback, Uninstall, Upgrade, Wait,
+    Install, Nothing, PatchLabel, Refuse, Rollback, Uninstall, Upgrade, Wait,
 };
-use crate::reconcile::plan::Reason;
+use crate::reconcile::plan::{Namespace, Reason};
 use crate::storage::RecordState::{Deployed, Failed, Superseded, Uninstalled};
 
 pub(super) fn without_release() -> Vec<Row> {
     vec![
         when("no record").leads_to(Install, Reason::NotInstalled),
+        when("no record, there is no namespace")
+            .namespace(Namespace::Missing)
+            .leads_to(Refuse, Reason::NamespaceMissing),
         when("no record, the namespace terminates")
-            .namespace_terminating()
+            .namespace(Namespace::Terminating)
             .leads_to(Wait, Reason::NamespaceTerminating),
         when("no record, objects of an earlier release terminate")
             .terminating()
@@ -124,7 +127,7 @@ pub(super) fn failed() -> Vec<Row> {
             .leads_to(Upgrade, Reason::ChangedByOthers),
         when("the upgrade failed, the namespace terminates")
             .records(&upgrade)
-            .namespace_terminating()
+            .namespace(Namespace::Terminating)
             .leads_to(Wait, Reason::NamespaceTerminating),
     ]
 }
