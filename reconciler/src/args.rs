@@ -1,11 +1,13 @@
 //! Flags, as they are written. What they amount to is [`crate::config`].
 //!
-//! Names are helm-operator's where the flag still means something.
+//! Names are helm-operator's where the flag still means something; what becomes of its others
+//! is [`crate::upstream_flags`].
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 /// Performs Helm releases from charts that a mirror-sidecar puts on the shared volume.
 #[derive(Debug, Parser)]
@@ -13,7 +15,8 @@ use clap::{Parser, Subcommand, ValueEnum};
     name = "reconciler",
     version,
     subcommand_negates_reqs = true,
-    args_conflicts_with_subcommands = true
+    args_conflicts_with_subcommands = true,
+    after_help = "MIGRATION.md tells what becomes of each flag of helm-operator that isn't listed here."
 )]
 pub struct Args {
     /// What to do instead of reconciling.
@@ -124,6 +127,21 @@ pub struct RunArgs {
     #[arg(long, value_name = "REF", env = "RECONCILER_GIT_DEFAULT_REF")]
     pub git_default_ref: Option<String>,
 
+    /// Whether the dependencies of charts are brought up to date, unless a HelmRelease sets
+    /// skipDepUpdate. With `false` they are taken as they lie in each chart's `charts`.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "RECONCILER_UPDATE_CHART_DEPS",
+        default_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        action = ArgAction::Set,
+        value_parser = BoolishValueParser::new()
+    )]
+    pub update_chart_deps: bool,
+
     /// Where health, metrics and sync-git are served: `host:port`, or `:port` for every
     /// address. Port 0 takes a free one, which the log names.
     #[arg(
@@ -138,6 +156,11 @@ pub struct RunArgs {
     /// How log lines look.
     #[arg(long, value_enum, env = "RECONCILER_LOG_FORMAT", default_value_t)]
     pub log_format: LogFormat,
+
+    /// Flags of helm-operator that were given and have no effect, a sentence for each; see
+    /// [`crate::upstream_flags`].
+    #[arg(skip)]
+    pub without_effect: Vec<String>,
 }
 
 /// Reads `300ms`, `20s`, `3m`, `1h30m`; a plain number is refused, as it has no unit.
@@ -199,6 +222,8 @@ mod tests {
     fn durations_have_units() {
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(duration("1m0s"), Ok(Duration::from_secs(60)));
+        assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
         for bad in ["5", "-3s", "0s", "soon", ""] {
             assert!(duration(bad).is_err(), "{bad}");
         }

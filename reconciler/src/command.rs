@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::warn;
 
 use crate::args::{Args, Command, RunArgs};
 use crate::config::Config;
@@ -35,6 +36,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn reconcile(args: &RunArgs) -> anyhow::Result<()> {
     logging::start(args.log_format).context("can't start logging")?;
+    for sentence in &args.without_effect {
+        warn!("{sentence}");
+    }
     let config = Config::new(args)?;
     // Two threads do: what takes time runs in helm or on threads of its own.
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -52,6 +52,8 @@ pub struct SourceDefaults {
     pub timeout: Duration,
     /// The ref where none is named; `None` is the remote's HEAD.
     pub reference: Option<String>,
+    /// Whether every chart's dependencies are taken as they lie in its `charts`.
+    pub skip_dependencies: bool,
 }
 
 impl Config {
@@ -87,6 +89,7 @@ impl Config {
                 interval: args.git_poll_interval,
                 timeout: args.git_timeout,
                 reference: args.git_default_ref.as_deref().and_then(some),
+                skip_dependencies: !args.update_chart_deps,
             },
             listen: address(&args.listen)
                 .ok_or_else(|| ConfigError::Listen(args.listen.clone()))?,

@@ -103,7 +103,8 @@ fn git_wish(
         skip_dependencies,
     };
     let chart_path = clean(&chart.path);
-    let chart_want = spec(WantKind::Chart, chart_path.clone(), chart.skip_dependencies);
+    let skip = chart.skip_dependencies || defaults.skip_dependencies;
+    let chart_want = spec(WantKind::Chart, chart_path.clone(), skip);
     let mut group: BTreeSet<WantSpec> = [chart_want.clone()].into();
     // A file that need not be there must not hold the chart back: it moves by itself.
     let mut alone = BTreeSet::new();

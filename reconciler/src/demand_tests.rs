@@ -11,6 +11,7 @@ fn defaults() -> SourceDefaults {
         interval: Duration::from_secs(300),
         timeout: Duration::from_secs(120),
         reference: None,
+        skip_dependencies: false,
     }
 }
 
@@ -240,4 +241,23 @@ fn repositories_ask_for_a_version() {
             .unwrap_err()
             .is_chart_source()
     );
+}
+
+#[test]
+fn dependencies_are_left_alone_if_either_the_operator_or_the_helm_release_says_so() {
+    for (operator, helm_release, expected) in [
+        (false, None, false),
+        (false, Some(true), true),
+        (true, None, true),
+        (true, Some(false), true),
+    ] {
+        let defaults = SourceDefaults {
+            skip_dependencies: operator,
+            ..defaults()
+        };
+        let mut spec = git("https://h/r.git", "x");
+        spec["chart"]["skipDepUpdate"] = json!(helm_release);
+        let wish = wish(&release("a", "one", spec), &defaults).unwrap();
+        assert_eq!(wish.wants[0].spec.skip_dependencies, expected);
+    }
 }

@@ -5,7 +5,7 @@
 //!
 //! | module | what it settles |
 //! |---|---|
-//! | [`args`], [`config`], [`command`], [`app`] | how it is started, and what that amounts to |
+//! | [`args`], [`upstream_flags`], [`config`], [`command`], [`app`] | how it is started, and what that amounts to |
 //! | [`crd`] | the HelmRelease, and what its fields mean |
 //! | [`watches`], [`releases`], [`records`] | HelmReleases and Helm's records, followed and kept in memory |
 //! | [`references`] | the ConfigMaps and Secrets that HelmReleases name, followed by their metadata |
@@ -41,6 +41,7 @@ pub mod status;
 pub mod status_table;
 pub mod storage;
 pub mod triggers;
+pub mod upstream_flags;
 pub mod values;
 pub mod view;
 pub mod wanted;

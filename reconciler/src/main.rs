@@ -2,13 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use reconciler::args::Args;
-use reconciler::command;
+use reconciler::{command, upstream_flags};
 
 fn main() -> ExitCode {
     tandem_shared::memory::share_heaps();
-    match command::run(Args::parse()) {
+    let args = upstream_flags::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match command::run(args) {
         Ok(code) => code,
         Err(error) => command::complain(&error),
     }

@@ -11,6 +11,7 @@ fn defaults() -> SourceDefaults {
         interval: Duration::from_secs(1),
         timeout: Duration::from_secs(1),
         reference: None,
+        skip_dependencies: false,
     }
 }
 

@@ -104,6 +104,7 @@ mod tests {
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(1),
             reference: None,
+            skip_dependencies: false,
         };
         let object = json!({
             "apiVersion": "helm.fluxcd.io/v1", "kind": "HelmRelease",
