@@ -6,7 +6,6 @@
 //! which the migration page repeats.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 
 use clap::builder::BoolishValueParser;
 use clap::builder::TypedValueParser as _;
@@ -48,8 +47,45 @@ pub struct Row {
     /// Why, and what to do instead; for an accepted one, what is different.
     pub sentence: &'static str,
     form: Form,
-    /// Whether a value asks for more than happens anyway. One that doesn't needs no word.
-    asks: fn(&str) -> bool,
+    asks: Asks,
+}
+
+/// Which values of a flag ask for more than happens anyway. Of others there is nothing to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asks {
+    /// All but the empty one.
+    Any,
+    /// A switch that is on.
+    On,
+    /// Any but the namespace that the chart of helm-operator named whether Helm 2 was used or
+    /// not.
+    OtherNamespace,
+    /// A list with Helm 2 in it. Images are known to set `HELM_VERSION` to that of their helm,
+    /// so any other word will do.
+    Helm2,
+}
+
+impl Asks {
+    fn is(self, value: &str) -> bool {
+        match self {
+            Self::Any => !value.is_empty(),
+            Self::On => value == "true",
+            Self::OtherNamespace => !matches!(value, "" | "kube-system"),
+            Self::Helm2 => value
+                .split(',')
+                .any(|version| version.trim().split('.').next() == Some("v2")),
+        }
+    }
+
+    /// The condition, in words for the page.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Any => "",
+            Self::On => " if `true`",
+            Self::OtherNamespace => " if not `kube-system`",
+            Self::Helm2 => " if it names `v2`",
+        }
+    }
 }
 
 const NO_TILLER: &str = "there is no Tiller to talk to, since only Helm 3 and later are supported; \
@@ -68,7 +104,7 @@ pub const ROWS: &[Row] = &[
     refused(
         "master",
         Form::Value,
-        not_empty,
+        Asks::Any,
         "the API server is taken from the pod or from a kubeconfig; name it there and give \
          --kubeconfig",
     ),
@@ -78,32 +114,31 @@ pub const ROWS: &[Row] = &[
         "helm programs at the same time, 4 by default (2 before)",
     ),
     accepted("listen", "as before, also `-l`"),
-    refused("tiller-ip", Form::Value, not_empty, NO_TILLER),
-    refused("tiller-port", Form::Value, not_empty, NO_TILLER),
-    // The chart of helm-operator wrote this one whether Helm 2 was used or not.
+    refused("tiller-ip", Form::Value, Asks::Any, NO_TILLER),
+    refused("tiller-port", Form::Value, Asks::Any, NO_TILLER),
     without_effect(
         "tiller-namespace",
         Form::Value,
-        |value| !matches!(value, "" | "kube-system"),
+        Asks::OtherNamespace,
         "there is no Tiller to talk to",
     ),
-    refused("tiller-tls-verify", Form::Switch, is_on, NO_TILLER),
-    refused("tiller-tls-enable", Form::Switch, is_on, NO_TILLER),
-    refused("tiller-tls-key-path", Form::Value, not_empty, NO_TILLER),
-    refused("tiller-tls-cert-path", Form::Value, not_empty, NO_TILLER),
-    refused("tiller-tls-ca-cert-path", Form::Value, not_empty, NO_TILLER),
-    refused("tiller-tls-hostname", Form::Value, not_empty, NO_TILLER),
+    refused("tiller-tls-verify", Form::Switch, Asks::On, NO_TILLER),
+    refused("tiller-tls-enable", Form::Switch, Asks::On, NO_TILLER),
+    refused("tiller-tls-key-path", Form::Value, Asks::Any, NO_TILLER),
+    refused("tiller-tls-cert-path", Form::Value, Asks::Any, NO_TILLER),
+    refused("tiller-tls-ca-cert-path", Form::Value, Asks::Any, NO_TILLER),
+    refused("tiller-tls-hostname", Form::Value, Asks::Any, NO_TILLER),
     accepted("charts-sync-interval", "as before"),
     without_effect(
         "status-update-interval",
         Form::Value,
-        not_empty,
+        Asks::Any,
         "a status is written when it changes, not at intervals",
     ),
     without_effect(
         "log-release-diffs",
         Form::Switch,
-        is_on,
+        Asks::On,
         "differences of values and manifests are not logged, since they may hold secrets; \
          `helm get values` and `helm get manifest` show both revisions",
     ),
@@ -123,7 +158,7 @@ pub const ROWS: &[Row] = &[
     refused(
         "helm-repository-import",
         Form::Value,
-        not_empty,
+        Asks::Any,
         "charts are not taken from Helm repositories yet, so no credentials of such can be \
          imported; remove the flag, and HelmReleases with charts from git are released",
     ),
@@ -132,7 +167,7 @@ pub const ROWS: &[Row] = &[
         ..refused(
             "enabled-helm-versions",
             Form::Value,
-            names_helm_2,
+            Asks::Helm2,
             "only Helm 3 and later are supported; convert Helm 2 releases with helm's 2to3 plugin \
              and write v3 or nothing",
         )
@@ -140,36 +175,26 @@ pub const ROWS: &[Row] = &[
     refused(
         "convert-tiller-out-cluster",
         Form::Switch,
-        is_on,
+        Asks::On,
         NO_CONVERSION,
     ),
     refused(
         "convert-release-storage",
         Form::Value,
-        not_empty,
+        Asks::Any,
         NO_CONVERSION,
     ),
 ];
 
 const fn accepted(flag: &'static str, sentence: &'static str) -> Row {
-    row(flag, Treatment::Accepted, Form::Value, not_empty, sentence)
+    row(flag, Treatment::Accepted, Form::Value, Asks::Any, sentence)
 }
 
-const fn without_effect(
-    flag: &'static str,
-    form: Form,
-    asks: fn(&str) -> bool,
-    sentence: &'static str,
-) -> Row {
+const fn without_effect(flag: &'static str, form: Form, asks: Asks, sentence: &'static str) -> Row {
     row(flag, Treatment::NoEffect, form, asks, sentence)
 }
 
-const fn refused(
-    flag: &'static str,
-    form: Form,
-    asks: fn(&str) -> bool,
-    sentence: &'static str,
-) -> Row {
+const fn refused(flag: &'static str, form: Form, asks: Asks, sentence: &'static str) -> Row {
     row(flag, Treatment::Refused, form, asks, sentence)
 }
 
@@ -177,7 +202,7 @@ const fn row(
     flag: &'static str,
     treatment: Treatment,
     form: Form,
-    asks: fn(&str) -> bool,
+    asks: Asks,
     sentence: &'static str,
 ) -> Row {
     Row {
@@ -188,22 +213,6 @@ const fn row(
         form,
         asks,
     }
-}
-
-fn not_empty(value: &str) -> bool {
-    !value.is_empty()
-}
-
-fn is_on(value: &str) -> bool {
-    value == "true"
-}
-
-/// Images are known to set `HELM_VERSION` to that of their helm; only Helm 2 is asked for in
-/// vain.
-fn names_helm_2(value: &str) -> bool {
-    value
-        .split(',')
-        .any(|version| version.trim().split('.').next() == Some("v2"))
 }
 
 /// Reads the arguments of the program, those of helm-operator among them.
@@ -279,7 +288,7 @@ impl Row {
             return None;
         }
         let mut values = matches.get_many::<String>(self.flag)?;
-        values.any(|value| (self.asks)(value)).then_some(())?;
+        values.any(|value| self.asks.is(value)).then_some(())?;
         let by_variable = matches.value_source(self.flag) == Some(ValueSource::EnvVariable);
         let name = match self.variable.filter(|_| by_variable) {
             Some(variable) => variable.to_owned(),
@@ -293,23 +302,32 @@ impl Row {
     }
 }
 
-/// The table as the migration page has it.
+/// The table as the migration page has it, flags of one fate in one line.
 #[must_use]
 pub fn markdown() -> String {
-    let mut text = String::from("| flag | here | |\n|---|---|---|\n");
+    let mut lines: Vec<(Vec<String>, String)> = Vec::new();
     for row in ROWS {
-        let names = match row.variable {
-            Some(variable) => format!("`--{}`, `{variable}`", row.flag),
-            None => format!("`--{}`", row.flag),
-        };
+        let names = [
+            Some(format!("`--{}`", row.flag)),
+            row.variable.map(|variable| format!("`{variable}`")),
+        ];
         let here = match row.treatment {
-            Treatment::Accepted => "accepted",
-            Treatment::NoEffect => "no effect, told in the log",
-            Treatment::Refused => "refused",
+            Treatment::Accepted => "accepted".to_owned(),
+            Treatment::NoEffect => format!("no effect, told in the log{}", row.asks.words()),
+            Treatment::Refused => format!("refused{}", row.asks.words()),
         };
-        let _ = writeln!(text, "| {names} | {here} | {} |", row.sentence);
+        let fate = format!("{here} | {}", row.sentence);
+        let names = names.into_iter().flatten();
+        match lines.iter_mut().find(|(_, other)| *other == fate) {
+            Some((flags, _)) => flags.extend(names),
+            None => lines.push((names.collect(), fate)),
+        }
     }
-    text
+    let lines = lines
+        .iter()
+        .map(|(flags, fate)| format!("| {} | {fate} |\n", flags.join(", ")));
+    let head = "| flag | here | why, what is different, or what to do instead |\n|---|---|---|\n";
+    std::iter::once(head.to_owned()).chain(lines).collect()
 }
 
 #[cfg(test)]
