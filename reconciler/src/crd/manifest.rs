@@ -15,7 +15,10 @@ pub struct CrdError(String);
 /// # Errors
 /// Only if the generated definition can't be serialised.
 pub fn crd_yaml() -> Result<String, CrdError> {
-    let value =
-        serde_json::to_value(HelmRelease::crd()).map_err(|error| CrdError(error.to_string()))?;
+    let mut definition = HelmRelease::crd();
+    // Written out, since a definition from before apiextensions.k8s.io/v1 has `true`, keeps it
+    // where nothing is said, and then takes no schema with defaults.
+    definition.spec.preserve_unknown_fields = Some(false);
+    let value = serde_json::to_value(definition).map_err(|error| CrdError(error.to_string()))?;
     serde_saphyr::to_string(&value).map_err(|error| CrdError(error.to_string()))
 }

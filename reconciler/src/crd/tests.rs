@@ -344,6 +344,8 @@ fn the_definition_is_what_helm_operator_s_users_know() {
     assert_eq!(crd["metadata"]["name"], "helmreleases.helm.fluxcd.io");
     assert_eq!(crd["spec"]["names"]["shortNames"], json!(["hr", "hrs"]));
     assert_eq!(crd["spec"]["scope"], "Namespaced");
+    // Else it can't take the place of one that was made in the days of v1beta1.
+    assert_eq!(crd["spec"]["preserveUnknownFields"], false);
     let version = &crd["spec"]["versions"][0];
     assert_eq!(version["subresources"]["status"], json!({}));
     let columns: Vec<_> = version["additionalPrinterColumns"]
