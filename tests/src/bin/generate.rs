@@ -1,5 +1,6 @@
-//! Writes the files of this repository that are made from types: the JSON
-//! Schemas of the contract and the CustomResourceDefinition.
+//! Writes what is made from code in this repository: the JSON Schemas of the
+//! contract, the CustomResourceDefinition, and the table of helm-operator's
+//! flags in the migration page.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,11 @@ use clap::Parser;
 use tandem_tests::command_line::arguments;
 use tandem_tests::progress::note;
 
-/// Writes the files that are generated from types.
+const MIGRATION: &str = "MIGRATION.md";
+const BEGIN: &str = "<!-- written by `cargo generate` -->";
+const END: &str = "<!-- until here -->";
+
+/// Writes what is generated from code.
 #[derive(Parser)]
 struct Args {
     /// Change nothing; name the files that differ and fail if there are any.
@@ -22,7 +27,7 @@ fn main() -> Result<ExitCode> {
     let args = Args::parse_from(arguments());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut stale = Vec::new();
-    for (name, content) in generated()? {
+    for (name, content) in generated(&root)? {
         let path = root.join(&name);
         if fs::read_to_string(&path).is_ok_and(|is| is == content) {
             continue;
@@ -49,7 +54,7 @@ fn main() -> Result<ExitCode> {
 }
 
 /// Every generated file: its path from the root of the repository, and content.
-fn generated() -> Result<Vec<(String, String)>> {
+fn generated(root: &Path) -> Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     for (name, schema) in tandem_shared::schema::all() {
         files.push((
@@ -58,7 +63,19 @@ fn generated() -> Result<Vec<(String, String)>> {
         ));
     }
     files.push(("deploy/crd.yaml".to_owned(), reconciler::crd::crd_yaml()?));
+    let page = fs::read_to_string(root.join(MIGRATION))
+        .with_context(|| format!("{MIGRATION} can't be read"))?;
+    let page = between_marks(&page, &reconciler::upstream_flags::markdown())
+        .with_context(|| format!("{MIGRATION} lacks {BEGIN:?} or {END:?}"))?;
+    files.push((MIGRATION.to_owned(), page));
     Ok(files)
+}
+
+/// The page with `text` between its marks.
+fn between_marks(page: &str, text: &str) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n\n{text}\n{END}{after}"))
 }
 
 #[allow(
