@@ -64,7 +64,7 @@ pub struct HelmReleaseSpec {
     /// Helm version to use. `v3` is served by whatever supported helm program runs; `v2`
     /// is refused with a condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["v2", "v3"]))]
+    #[schemars(schema_with = "helm_versions")]
     pub helm_version: Option<String>,
 
     /// Name of the release in Helm. By default `<namespace>-<name>`, or
@@ -181,10 +181,16 @@ pub struct Test {
     pub cleanup: Option<bool>,
 }
 
+/// No enum: the API server refuses null beside one, whatever `nullable` says.
+fn helm_versions(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "string", "nullable": true, "pattern": "^v[23]$" })
+}
+
 /// Values of any shape, so that one that isn't a map is refused with a condition, not lost.
 fn any_value(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "description": "Values for the chart, over all that come from elsewhere.",
+        "nullable": true,
         "x-kubernetes-preserve-unknown-fields": true
     })
 }
