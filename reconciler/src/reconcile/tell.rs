@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::Again;
 use super::pass::Pass;
-use super::plan::Reason;
+use super::plan::{Reason, whole_seconds};
 use super::report::ReportError;
 use crate::crd::ConditionType;
 use crate::metrics::Stage;
@@ -133,7 +133,8 @@ impl Pass<'_> {
                 .decided
                 .as_ref()
                 .and_then(|decided| decided.until)
-                .filter(|_| !is_ready),
+                .filter(|_| !is_ready)
+                .map(whole_seconds),
             at: self.draft.now(),
         }
     }

@@ -29,6 +29,8 @@ use jiff::Timestamp;
 
 use decide::decide;
 
+pub(in crate::reconcile) use steps::whole_seconds;
+
 /// One action on a release. Revisions are those that the action makes or works on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {

@@ -114,7 +114,7 @@ pub(super) fn next(observed: &Observed) -> i64 {
 }
 
 /// A time for people, rounded up so that it isn't early.
-pub(super) fn whole_seconds(time: Timestamp) -> Timestamp {
+pub(in crate::reconcile) fn whole_seconds(time: Timestamp) -> Timestamp {
     let seconds = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
     Timestamp::from_second(seconds).unwrap_or(time)
 }

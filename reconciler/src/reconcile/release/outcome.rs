@@ -276,7 +276,7 @@ mod tests {
         let stderr = "Error: UPGRADE FAILED: port \"hunter2secret\" is no number";
         assert_eq!(
             told(Exited(1), stderr),
-            "upgrade failed: UPGRADE FAILED: port \"***\" is no number"
+            "upgrade failed: port \"***\" is no number"
         );
         assert_eq!(
             told(Exited(137), ""),
