@@ -1,6 +1,6 @@
 //! Writes what is made from code in this repository: the JSON Schemas of the
-//! contract, the CustomResourceDefinition, and the table of helm-operator's
-//! flags in the migration page.
+//! contract, the CustomResourceDefinition, the page of the planner's decisions,
+//! and the table of helm-operator's flags in the migration page.
 
 use std::fs;
 use std::path::Path;
@@ -68,6 +68,10 @@ fn generated(root: &Path) -> Result<Vec<(String, String)>> {
     let page = between_marks(&page, &reconciler::upstream_flags::markdown())
         .with_context(|| format!("{MIGRATION} lacks {BEGIN:?} or {END:?}"))?;
     files.push((MIGRATION.to_owned(), page));
+    files.push((
+        "reconciler/plan-table.md".to_owned(),
+        reconciler::reconcile::plan::table_page(),
+    ));
     Ok(files)
 }
 

@@ -12,11 +12,13 @@ mod decide;
 mod desired;
 mod failures;
 mod observed;
+#[cfg(any(test, feature = "plan-table"))]
+mod page;
 mod past;
 mod present;
 mod recover;
 mod steps;
-#[cfg(test)]
+#[cfg(any(test, feature = "plan-table"))]
 mod table;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,8 @@ mod tests;
 pub use desired::{Blocked, Desired, Present, RollbackPolicy, TestPolicy, Want};
 pub use failures::{Failure, Failures};
 pub use observed::{Facts, Namespace, Need, Observed, Owner, RecordFacts, TestResult};
+#[cfg(any(test, feature = "plan-table"))]
+pub use page::table_page;
 
 use jiff::Timestamp;
 

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::table::{Label, Situation, now, table, wanted, when};
-use super::{Action, ActionKind, Facts, Failures, Need, RecordFacts, needs, plan};
+use super::{Action, ActionKind, Facts, Failures, Need, RecordFacts, needs, plan, table_page};
 use crate::crd::OperationAction;
 use crate::storage::RecordState;
 
@@ -33,6 +33,25 @@ fn no_two_rows_are_the_same_situation() {
     let rows = table();
     let distinct: std::collections::BTreeSet<_> = rows.iter().map(|row| row.situation).collect();
     assert_eq!(distinct.len(), rows.len());
+}
+
+#[test]
+fn every_row_stands_on_the_page() {
+    let page = table_page();
+    for row in table() {
+        let line = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| {} |", row.situation)))
+            .unwrap_or_else(|| panic!("{}", row.situation));
+        let cells: Vec<_> = line.split(" | ").collect();
+        assert_eq!(cells.len(), 6, "{line}");
+        assert!(cells[3].starts_with(row.action.as_str()), "{line}");
+        assert_eq!(cells[4], row.reason.as_str());
+    }
+    for line in page.lines().filter(|line| line.starts_with("- [")) {
+        let title = line.trim_start_matches("- [").split(']').next().unwrap();
+        assert!(page.contains(&format!("\n## {title}\n")), "{line}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What decides before any record does, and what a release that isn't wanted comes to.
 
-use super::{Label, Row, when};
+use super::{Label, MISSING, Row, WRONG, when};
 use crate::crd::OperationAction;
 use crate::reconcile::plan::ActionKind::{
     MarkFailed, Refuse, RemoveFinalizer, Rollback, Uninstall, Wait,
@@ -132,22 +132,22 @@ pub(super) fn deleting() -> Vec<Row> {
 }
 
 pub(super) fn blocked() -> Vec<Row> {
-    let reason = Reason::Blocked("ChartUnavailable");
+    let missing = Reason::Blocked(MISSING);
     vec![
         when("the chart can't be had, no record")
             .blocked(false)
-            .leads_to(Wait, reason),
+            .leads_to(Wait, missing),
         when("the HelmRelease is wrong, no record")
             .blocked(true)
-            .leads_to(Refuse, reason),
+            .leads_to(Refuse, Reason::Blocked(WRONG)),
         when("the chart can't be had, deployed")
             .records(&[(1, Deployed, Label::Wanted)])
             .blocked(false)
-            .leads_to(Wait, reason),
+            .leads_to(Wait, missing),
         when("the chart can't be had, our first install failed")
             .records(&[(1, Failed, Label::Wanted)])
             .blocked(false)
-            .leads_to(Wait, reason),
+            .leads_to(Wait, missing),
         when("the chart can't be had, our upgrade died")
             .touched(
                 0,
