@@ -263,6 +263,7 @@ impl Pass<'_> {
         self.with_subject(|draft, subject| status::ended(draft, subject, action, outcome));
         let (key, release_name) = (self.key(), &self.target);
         let took = format!("{:.1} s", outcome.took.as_secs_f64());
+        let ignored = action == OperationAction::Test && release.spec.test().ignore_failures();
         match outcome.end {
             End::Succeeded => {
                 info!(helmrelease = %key, release = %release_name, action = verb(action), took, "{}", outcome.message);
@@ -270,6 +271,10 @@ impl Pass<'_> {
             }
             End::Interrupted => {
                 info!(helmrelease = %key, release = %release_name, action = verb(action), took, "{}", outcome.message)
+            }
+            End::Failed if ignored => {
+                let message = status::ignored_test_failure(&outcome.message);
+                warn!(helmrelease = %key, release = %release_name, action = verb(action), took, "{message}")
             }
             End::Failed => {
                 warn!(helmrelease = %key, release = %release_name, action = verb(action), took, "{}", outcome.message)
@@ -287,7 +292,7 @@ impl Pass<'_> {
             End::Failed => {
                 self.logged = true;
                 self.failed(action, gathered);
-                if action == OperationAction::Test && !release.spec.test().ignore_failures() {
+                if action == OperationAction::Test && !ignored {
                     self.failed(OperationAction::Upgrade, gathered);
                 }
             }

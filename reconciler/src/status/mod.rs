@@ -262,7 +262,7 @@ pub fn ended(draft: &mut Draft, subject: &Subject<'_>, action: OperationAction, 
         OperationAction::Test => {
             draft.phase(Phase::TestFailed);
             if subject.ignore_test_failures {
-                let message = format!("test failed - ignoring failures: {message}");
+                let message = ignored_test_failure(message);
                 draft.set(
                     ConditionType::Tested,
                     "False",
@@ -287,6 +287,12 @@ pub fn ended(draft: &mut Draft, subject: &Subject<'_>, action: OperationAction, 
         OperationAction::Uninstall | OperationAction::RemoveFailedInstall => {}
     }
     retrying(draft, reason, message);
+}
+
+/// What is said of a test that failed and need not pass, in helm-operator's words.
+#[must_use]
+pub fn ignored_test_failure(message: &str) -> String {
+    message.replacen("test failed", "test failed - ignoring failures", 1)
 }
 
 /// Something went wrong that is tried again by itself.
