@@ -74,6 +74,17 @@ impl Metrics {
         self.sum(HELM_PROCESSES, &[("verb", verb)])
     }
 
+    /// How often a reconciler has started helm for each verb.
+    pub fn helm_runs(&self) -> BTreeMap<&str, f64> {
+        let mut runs = BTreeMap::new();
+        for sample in self.0.iter().filter(|sample| sample.name == HELM_PROCESSES) {
+            if let Some(verb) = sample.labels.get("verb") {
+                *runs.entry(verb.as_str()).or_default() += sample.value;
+            }
+        }
+        runs
+    }
+
     /// Writes of a reconciler to the Kubernetes API.
     pub fn api_writes(&self) -> f64 {
         self.sum(API_WRITES, &[])
@@ -170,6 +181,16 @@ mod tests {
             page.stages(),
             BTreeMap::from([("plan".to_owned(), (0.5, 4.0))])
         );
+    }
+
+    #[test]
+    fn runs_of_helm_are_told_by_verb() {
+        let page = Metrics::parse(
+            "tandem_helm_children_total{verb=\"install\"} 1\nother_total{verb=\"test\"} 3\n\
+             tandem_helm_children_total{verb=\"upgrade\"} 2\n",
+        );
+        let runs = BTreeMap::from([("install", 1.0), ("upgrade", 2.0)]);
+        assert_eq!(page.helm_runs(), runs);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod helm_releases;
 mod jobs;
+mod pods;
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use crate::wait::{LONG, Look, until};
 
 pub use helm_releases::{HelmRelease, HelmReleases, from_git};
 pub use jobs::complete_jobs;
+pub use pods::{PodEnd, end_pod};
 
 /// The field manager of everything that the harness applies.
 const MANAGER: &str = "tandem-tests";
