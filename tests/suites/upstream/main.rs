@@ -5,4 +5,6 @@
 
 mod common;
 mod installs;
+mod rollbacks;
+mod tests;
 mod values;
