@@ -40,7 +40,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(30);
 const END_WAIT: Duration = Duration::from_secs(20);
 /// How long the API may say nothing in answer to a call.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Passes that may hold values in memory at the same time, besides those that run helm.
+/// Passes that may hold values in memory at the same time, besides those that have their turn.
 const GATHER_SLOTS: usize = 16;
 /// Passes with their turn for each helm child: while one runs helm, another gets ready, or
 /// looks at what became of it.

@@ -35,6 +35,13 @@ impl Pass<'_> {
     /// is no fault of the present release: it is tried again, and says so in the log.
     pub(super) async fn remove_formers(&mut self) -> bool {
         let formers = self.draft.status.formers(&self.target);
+        if formers.is_empty() {
+            return true;
+        }
+        // An uninstall may take minutes; what stands already is told before.
+        if let Err(error) = self.save().await {
+            warn!(helmrelease = %self.key(), "{error}");
+        }
         let mut left = Vec::new();
         for former in formers {
             match self.remove_former(&former).await {
