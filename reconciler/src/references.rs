@@ -173,8 +173,9 @@ impl References {
             }
             Event::Delete(object) => {
                 let named = name(&object);
-                let known = self.versions.remove(&named);
-                known.map(|_| named).into_iter().collect()
+                self.versions.remove(&named);
+                let is_named = self.by_object.contains_key(&named);
+                is_named.then_some(named).into_iter().collect()
             }
             Event::InitDone => {
                 let seen = self.listing.remove(&kind).unwrap_or_default();

@@ -126,8 +126,14 @@ impl Entry {
     /// finalizer isn't on it, without which we never touch a release.
     #[must_use]
     pub fn is_abandoning(&self) -> bool {
+        self.is_annotated_to_abandon() || !self.has_finalizer()
+    }
+
+    /// Whether an annotation says that releases stay in the cluster.
+    #[must_use]
+    pub fn is_annotated_to_abandon(&self) -> bool {
         let annotation = self.object.annotations().get(ABANDON_ANNOTATION);
-        annotation.is_some_and(|value| value == "true") || !self.has_finalizer()
+        annotation.is_some_and(|value| value == "true")
     }
 
     /// Its place among those that claim the same release: the oldest first.

@@ -8,7 +8,7 @@ use tandem_shared::source::{CredentialRef, SourceName};
 use tokio::task::{JoinError, block_in_place};
 use tracing::{error, info};
 
-use super::memory::Memory;
+use super::memory::{Memory, newest_status};
 use super::{Controller, RECENT, Read};
 use crate::crd::{StoredHelmRelease, Target};
 use crate::http::SyncRequest;
@@ -32,6 +32,7 @@ impl Controller {
                     self.stale = true;
                     self.note_wants(&key);
                     self.note_references(&key);
+                    self.tell_former_owners(&key);
                     self.touch(key, Trigger::helmrelease);
                 }
                 Change::Removed => {
@@ -69,6 +70,34 @@ impl Controller {
         let edited = before.is_some_and(|before| before != (name.clone(), keys.clone()));
         if edited || self.begun && self.asks_late(&name, &keys) {
             self.edited.insert(name);
+        }
+    }
+
+    /// A HelmRelease may ask for a release that others had and are about to remove.
+    fn tell_former_owners(&mut self, key: &Key) {
+        let target = self
+            .releases
+            .get(key)
+            .and_then(|entry| entry.target.clone());
+        let Some(target) = target.filter(|_| self.begun) else {
+            return;
+        };
+        let had = |entry: &&Arc<Entry>| {
+            entry.key != *key
+                && entry.target.as_ref().is_some_and(|present| {
+                    let status = newest_status(entry, self.memory.get(&entry.key));
+                    let formers = status.formers(present);
+                    formers.iter().any(|former| former.target() == target)
+                })
+        };
+        let others: Vec<Key> = self
+            .releases
+            .iter()
+            .filter(had)
+            .map(|entry| entry.key.clone())
+            .collect();
+        for other in others {
+            self.touch(other, Trigger::helmrelease);
         }
     }
 

@@ -193,8 +193,9 @@ impl Controller {
         Some(Snapshot {
             former_owners: formers
                 .filter_map(|former| {
-                    let owner = self.releases.owner(&former)?.to_string();
-                    Some((former, owner))
+                    let target = former.target();
+                    let owner = self.releases.owner(&target)?.to_string();
+                    Some((target, owner))
                 })
                 .collect(),
             status,

@@ -1,5 +1,7 @@
 //! What became of a HelmRelease.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -58,35 +60,62 @@ pub struct HelmReleaseStatus {
 }
 
 /// A release that a HelmRelease had before it asked for another.
-#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FormerRelease {
     /// Name of the release in Helm.
     pub name: String,
     /// Namespace of the release in Helm.
     pub namespace: String,
+    /// It stood once as it was wanted; otherwise it was only tried.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stood: bool,
+    /// The operation that was started last on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
+}
+
+impl FormerRelease {
+    /// The release.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        Target {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
 }
 
 impl HelmReleaseStatus {
-    /// The releases that are left of former names, for a HelmRelease that asks for `target`
-    /// now. Only what it is known to have released, or tried to, is among them.
+    /// Whether the release that it names was released by this HelmRelease, or tried to be. A
+    /// refusal names one, too, which may be anybody's.
     #[must_use]
-    pub fn formers(&self, target: &Target) -> Vec<Target> {
-        let told = self
+    pub fn has_tried(&self) -> bool {
+        self.revision.is_some() || self.last_attempted_revision.is_some()
+    }
+
+    /// The releases that are left of former names, for a HelmRelease that asks for `target`
+    /// now, by name. Only what it has tried is among them.
+    #[must_use]
+    pub fn formers(&self, target: &Target) -> Vec<FormerRelease> {
+        let named = self
             .release_name
             .clone()
             .zip(self.release_namespace.clone());
-        let tried = self.revision.is_some() || self.last_attempted_revision.is_some();
-        let last = told.filter(|_| tried);
-        let listed = self.former_releases.iter();
-        let mut formers: Vec<Target> = listed
-            .map(|former| (former.name.clone(), former.namespace.clone()))
-            .chain(last)
-            .map(|(name, namespace)| Target { namespace, name })
-            .filter(|former| former != target)
-            .collect();
-        formers.sort();
-        formers.dedup();
-        formers
+        let last = named
+            .filter(|_| self.has_tried())
+            .map(|(name, namespace)| FormerRelease {
+                name,
+                namespace,
+                stood: self.revision.is_some(),
+                operation: self.operation.clone(),
+            });
+        let mut formers: BTreeMap<Target, FormerRelease> = BTreeMap::new();
+        for former in self.former_releases.iter().cloned().chain(last) {
+            formers.insert(former.target(), former);
+        }
+        formers.remove(target);
+        formers.into_values().collect()
     }
 
     /// The condition of this type, if there is one.

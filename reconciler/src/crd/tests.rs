@@ -388,6 +388,12 @@ fn a_release_that_was_never_tried_leaves_no_former_one() {
         namespace: "demo".into(),
         name: name.into(),
     };
+    let former = |name: &str, stood| FormerRelease {
+        name: name.into(),
+        namespace: "demo".into(),
+        stood,
+        operation: None,
+    };
     let mut status = HelmReleaseStatus {
         release_name: Some("old".into()),
         release_namespace: Some("demo".into()),
@@ -396,21 +402,13 @@ fn a_release_that_was_never_tried_leaves_no_former_one() {
     // A refusal names a release, too, which may be anybody's.
     assert_eq!(status.formers(&target("new")), []);
     status.last_attempted_revision = Some("c0ffee".into());
-    assert_eq!(status.formers(&target("new")), [target("old")]);
+    assert_eq!(status.formers(&target("new")), [former("old", false)]);
     assert_eq!(status.formers(&target("old")), []);
-    status.former_releases = vec![
-        FormerRelease {
-            name: "new".into(),
-            namespace: "demo".into(),
-        },
-        FormerRelease {
-            name: "older".into(),
-            namespace: "demo".into(),
-        },
-    ];
+    status.revision = Some("c0ffee".into());
+    status.former_releases = vec![former("new", true), former("older", false)];
     // Back to a former name: it is the present one again.
     assert_eq!(
         status.formers(&target("new")),
-        [target("old"), target("older")]
+        [former("old", true), former("older", false)]
     );
 }

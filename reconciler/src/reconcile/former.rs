@@ -1,12 +1,15 @@
 //! Removes the releases that a HelmRelease had under other names, or in other namespaces.
 //! Only once the present one stands, or the HelmRelease goes: what is live is no worse off
-//! meanwhile.
+//! meanwhile. And only what is its own beyond doubt; the rest stays, and the log says so.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tandem_shared::child::Cancel;
+use tandem_shared::publish;
 use tracing::{info, warn};
 
 use super::fresh::Fresh;
+use super::objects::objects_of;
 use super::pass::Pass;
 use super::plan::{
     Action, Decision, Desired, Observed, Owner, RollbackPolicy, TestPolicy, Want, plan,
@@ -14,8 +17,10 @@ use super::plan::{
 use super::release::{End, Job};
 use super::turn::Place;
 use super::{Again, Trouble};
-use crate::crd::{OperationAction, Target};
+use crate::crd::{FormerRelease, Operation, OperationAction, Target};
+use crate::identity::Stamp;
 use crate::mask::Mask;
+use crate::storage::{History, RecordState};
 
 /// Steps to the end of one release, at most.
 const MAX_STEPS: usize = 6;
@@ -26,66 +31,76 @@ enum Left {
     Nothing,
     /// It is there still, and why.
     It(Decision),
-    /// The process is to end.
+    /// Something else is wanted by now, or the process is to end.
     Ending,
 }
 
 impl Pass<'_> {
-    /// Removes all of them that can be removed now; whether none is left. One that can't be
-    /// is no fault of the present release: it is tried again, and says so in the log.
-    pub(super) async fn remove_formers(&mut self) -> bool {
-        let formers = self.draft.status.formers(&self.target);
+    /// Removes all of them that can be removed now. One that can't be is tried again.
+    ///
+    /// # Errors
+    /// Says why one is left.
+    pub(super) async fn remove_formers(&mut self) -> Result<(), String> {
+        let formers = self.draft.status.former_releases.clone();
         if formers.is_empty() {
-            return true;
+            return Ok(());
         }
         // An uninstall may take minutes; what stands already is told before.
         if let Err(error) = self.save().await {
             warn!(helmrelease = %self.key(), "{error}");
         }
-        let mut left = Vec::new();
+        let mut why = Ok(());
         for former in formers {
-            match self.remove_former(&former).await {
-                Ok(Left::Nothing) => self.ctx.metrics.forget(&former),
-                Ok(Left::Ending) => left.push(former),
+            let target = former.target();
+            let left = match self.remove_former(&former).await {
+                Ok(Left::Nothing) => {
+                    if !self.snapshot.former_owners.contains_key(&target) {
+                        self.ctx.metrics.forget(&target);
+                    }
+                    self.draft
+                        .status
+                        .former_releases
+                        .retain(|left| left.target() != target);
+                    continue;
+                }
+                Ok(Left::Ending) => "something else comes first".to_owned(),
                 Ok(Left::It(decision)) => {
-                    info!(helmrelease = %self.key(), release = %former, action = "Wait", reason = decision.reason.as_str(), "the former release stays for now: {}", decision.message);
                     self.finished.again = decision.until.map_or(Again::Backoff, Again::At);
-                    left.push(former);
+                    decision.message
                 }
                 Err(trouble) => {
-                    warn!(helmrelease = %self.key(), release = %former, reason = trouble.reason, "the former release can't be removed: {}", trouble.message);
+                    warn!(helmrelease = %self.key(), release = %target, reason = trouble.reason, "the former release can't be removed: {}", trouble.message);
                     self.finished.again = Again::Backoff;
-                    left.push(former);
+                    trouble.message
                 }
-            }
+            };
+            why = Err(format!(
+                "the former release {target} is still there: {left}"
+            ));
         }
-        self.draft.keep_formers(&left);
-        left.is_empty()
+        why
     }
 
-    async fn remove_former(&mut self, former: &Target) -> Result<Left, Trouble> {
-        let desired = self.absence();
-        let mut decision = None;
+    async fn remove_former(&mut self, former: &FormerRelease) -> Result<Left, Trouble> {
+        let target = former.target();
         for _ in 0..MAX_STEPS {
-            let fresh = Fresh::ask(self.ctx, former, false).await?;
-            let owner = self.snapshot.former_owners.get(former);
-            let observed = Observed {
-                now: Timestamp::now(),
-                history: fresh.history.clone(),
-                child_alive: fresh.lock.is_none(),
-                namespace: fresh.namespace,
-                failures: self.failures.clone(),
-                owner: owner.map_or(Owner::Ours, |owner| Owner::Other(owner.clone())),
-                ..Observed::default()
-            };
-            let next = plan(&observed, &desired);
-            match &next.action {
-                Action::RemoveFinalizer => {
-                    info!(helmrelease = %self.key(), release = %former, reason = next.reason.as_str(), "done with the former release: {}", next.message);
-                    return Ok(Left::Nothing);
-                }
-                Action::Uninstall { .. } => {}
+            // Both may have changed while a place was waited for.
+            if !self.look() {
+                return Ok(Left::Ending);
+            }
+            let fresh = Fresh::ask(self.ctx, &target, self.snapshot.entry.is_deleting()).await?;
+            let next = plan(&self.seen(former, &fresh), &self.absence());
+            let gone = match &next.action {
+                Action::RemoveFinalizer => Some(next.message.clone()),
+                Action::Uninstall { .. } => self.is_not_ours(former, &fresh.history).await?,
                 _ => return Ok(Left::It(next)),
+            };
+            if let Some(why) = gone {
+                info!(helmrelease = %self.key(), release = %target, "done with the former release: {why}");
+                if fresh.lock.is_some() {
+                    self.remove_lock(&target);
+                }
+                return Ok(Left::Nothing);
             }
             if self.place.is_none() {
                 // What was listed before the wait is listed again after it.
@@ -95,13 +110,77 @@ impl Pass<'_> {
                 }
                 continue;
             }
-            self.uninstall_former(former, fresh, &next).await?;
-            decision = Some(next);
+            self.uninstall_former(&target, fresh, &next).await?;
         }
-        let why = decision.map_or_else(String::new, |decision| decision.message);
+        Err(Trouble::new("Unsettled", "its uninstall found no end"))
+    }
+
+    fn seen(&self, former: &FormerRelease, fresh: &Fresh) -> Observed {
+        let owner = self.snapshot.former_owners.get(&former.target());
+        let listed = self.draft.status.former_releases.iter();
+        let operation = listed
+            .filter(|listed| listed.target() == former.target())
+            .find_map(|listed| listed.operation.clone());
+        Observed {
+            now: Timestamp::now(),
+            history: fresh.history.clone(),
+            child_alive: fresh.lock.is_none(),
+            namespace: fresh.namespace,
+            definition_deleting: fresh.definition_deleting,
+            owner: owner.map_or(Owner::Ours, |owner| Owner::Other(owner.clone())),
+            operation,
+            tried: true,
+            ..Observed::default()
+        }
+    }
+
+    /// Why the release is somebody else's by now, or has been all the time, if it is.
+    async fn is_not_ours(
+        &self,
+        former: &FormerRelease,
+        history: &History,
+    ) -> Result<Option<String>, Trouble> {
+        let target = former.target();
+        let failed = |error: &dyn std::fmt::Display| Trouble::new("StorageFailed", error);
+        let Some(last) = history.last() else {
+            return Ok(None);
+        };
+        let theirs = history.records().iter().any(|record| {
+            let stands = [RecordState::Deployed, RecordState::Superseded];
+            record.stamp == Stamp::Missing && stands.contains(&record.state)
+        });
+        if !former.stood && theirs || last.stamp == Stamp::Missing {
+            return Ok(Some("somebody else made it, so it stays".to_owned()));
+        }
+        let engine = &self.ctx.engine;
+        let record = engine.store().record(&target, last.revision).await;
+        let record = record.map_err(|error| failed(&error))?;
+        let of_this_revision = matches!(
+            last.stamp,
+            Stamp::Known { revision, .. } if revision == last.revision
+        );
+        // helm hands our label on, to whatever is made of the release.
+        if !of_this_revision && !record.is_rollback() {
+            return Ok(Some("somebody else changed it, so it stays".to_owned()));
+        }
+        let named = objects_of(record.manifest());
+        let seen = engine.objects().look(&named, &target.namespace).await;
+        let seen = seen.map_err(|error| failed(&error))?;
+        let taken: Vec<String> = seen
+            .iter()
+            .filter(|seen| !seen.belongs_to(&target))
+            .map(|seen| seen.object.to_string())
+            .collect();
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        // Some helm would remove them nevertheless.
         Err(Trouble::new(
-            "Unsettled",
-            format!("it is still there: {why}"),
+            "ObjectsTaken",
+            format!(
+                "others have objects of it now: {}; remove the release by hand, or its records",
+                taken.join(", ")
+            ),
         ))
     }
 
@@ -111,10 +190,27 @@ impl Pass<'_> {
         fresh: Fresh,
         decision: &Decision,
     ) -> Result<(), Trouble> {
+        let revision = fresh.history.last().map_or(0, |last| last.revision);
         let Some(release) = self.snapshot.entry.release().cloned() else {
             return Ok(());
         };
         info!(helmrelease = %self.key(), release = %former, action = "Uninstall", "running uninstall: its HelmRelease asks for {} now", self.target);
+        let started_at = Time(self.draft.now());
+        let listed = self.draft.status.former_releases.iter_mut();
+        for listed in listed.filter(|listed| listed.target() == *former) {
+            listed.operation = Some(Operation {
+                action: OperationAction::Uninstall,
+                revision,
+                process: self.ctx.process.clone(),
+                epoch: 0,
+                started_at: started_at.clone(),
+                interrupted: false,
+            });
+        }
+        // Before the child: whatever becomes of us, it is known whose it is.
+        self.save()
+            .await
+            .map_err(|error| Trouble::new("ApiFailed", error))?;
         self.ctx.metrics.child("uninstall");
         let job = Job {
             action: decision.action.clone(),
@@ -137,24 +233,30 @@ impl Pass<'_> {
             }
         };
         let outcome = ended.map_err(|error| Trouble::new("ReleaseFailed", error))?;
-        if outcome.end == End::Succeeded {
-            self.failures.succeeded(OperationAction::Uninstall);
-            return Ok(());
+        match outcome.end {
+            End::Succeeded => Ok(()),
+            _ => Err(Trouble::new("UninstallFailed", outcome.message)),
         }
-        self.count_failure(
-            OperationAction::Uninstall,
-            None,
-            self.snapshot.entry.generation(),
-        );
-        Err(Trouble::new("UninstallFailed", outcome.message))
+    }
+
+    /// Nobody else takes this lock while we have it; its file is of no more use.
+    pub(super) fn remove_lock(&self, target: &Target) {
+        let path = self
+            .ctx
+            .wanted
+            .release_lock(&target.namespace, &target.name);
+        if let Err(error) = publish::remove(&path) {
+            warn!(helmrelease = %self.key(), "{error}");
+        }
     }
 
     fn absence(&self) -> Desired {
         let entry = &self.snapshot.entry;
         let release = entry.release();
+        let unheld = entry.is_deleting() && !entry.has_finalizer();
         Desired {
             want: Want::Absent {
-                abandon: entry.is_abandoning(),
+                abandon: entry.is_annotated_to_abandon() || unheld,
             },
             generation: entry.generation(),
             timeout: release

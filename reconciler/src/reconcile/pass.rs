@@ -19,7 +19,7 @@ use super::plan::{Action, Decision, Failures, Need, Observed, Reason, TestResult
 use super::report::ReportError;
 use super::snapshot::{Snapshot, SourceView};
 use super::{Again, Context, Finished, Trouble};
-use crate::crd::{HelmRelease, HelmReleaseStatus, Target};
+use crate::crd::{FormerRelease, HelmRelease, HelmReleaseStatus, Target};
 use crate::metrics::Stage;
 use crate::status::{self, Draft, ObstacleKind, Subject};
 use crate::storage::History;
@@ -92,6 +92,10 @@ impl<'a> Pass<'a> {
         let mut draft = Draft::new(&snapshot.status, Timestamp::now());
         if let Some(target) = &snapshot.entry.target {
             draft.forget_others(target);
+            // Whose it is now, remains theirs.
+            let taken =
+                |former: &FormerRelease| snapshot.former_owners.contains_key(&former.target());
+            draft.status.former_releases.retain(|former| !taken(former));
         }
         let target = snapshot.entry.target.clone().unwrap_or_else(|| Target {
             namespace: key.namespace.clone(),
@@ -186,7 +190,8 @@ impl<'a> Pass<'a> {
         ) {
             self.settle(&gathered, &decision);
             if decision.reason == Reason::InSync {
-                self.remove_formers().await;
+                // What stands is no worse for it: the log and the list in the status tell.
+                let _ = self.remove_formers().await;
             }
             return Ok(Next::End);
         }
@@ -227,7 +232,7 @@ impl<'a> Pass<'a> {
 
     /// Takes the newest of what concerns the HelmRelease. A release of another name, or a
     /// HelmRelease that only bears the name of the one that is gone, is another pass.
-    fn look(&mut self) -> bool {
+    pub(super) fn look(&mut self) -> bool {
         let snapshot = self.inputs.borrow_and_update().clone();
         let (old, new) = (&self.snapshot.entry, &snapshot.entry);
         self.replaced = old.object.uid() != new.object.uid();
@@ -295,6 +300,7 @@ impl<'a> Pass<'a> {
                 revision: test.revision,
                 succeeded: test.succeeded,
             }),
+            tried: status.has_tried(),
             on_trial: status.last_attempted_revision.is_some() && status.revision.is_none(),
             failures: self.failures.clone(),
             owner: self.snapshot.owner.clone(),
@@ -348,7 +354,10 @@ impl<'a> Pass<'a> {
     }
 
     async fn let_go(&mut self, decision: &Decision) -> Result<Next, Trouble> {
-        if decision.reason != Reason::DefinitionDeleted && !self.remove_formers().await {
+        if decision.reason != Reason::DefinitionDeleted
+            && let Err(why) = self.remove_formers().await
+        {
+            status::retrying(&mut self.draft, "FormerRelease", &why);
             return Ok(Next::End);
         }
         let entry = self.snapshot.entry.clone();
@@ -356,15 +365,8 @@ impl<'a> Pass<'a> {
             self.finalizer(false).await?;
             info!(helmrelease = %entry.key, release = %self.target, action = "RemoveFinalizer", "{}", decision.message);
         }
-        // Nobody else takes this lock while we have it; its file is of no more use.
         if self.lock().is_some() {
-            let path = self
-                .ctx
-                .wanted
-                .release_lock(&self.target.namespace, &self.target.name);
-            if let Err(error) = tandem_shared::publish::remove(&path) {
-                warn!(helmrelease = %entry.key, "{error}");
-            }
+            self.remove_lock(&self.target);
         }
         self.finished.again = Again::Resync;
         Ok(Next::End)

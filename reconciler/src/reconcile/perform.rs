@@ -308,26 +308,17 @@ impl Pass<'_> {
             action,
             OperationAction::Uninstall | OperationAction::RemoveFailedInstall
         );
-        let identity = wanted.filter(|_| !removes).cloned();
-        self.count_failure(action, identity, gathered.desired.generation);
-    }
-
-    /// Counts a failure, and delays the next try.
-    pub(super) fn count_failure(
-        &mut self,
-        action: OperationAction,
-        identity: Option<Identity>,
-        generation: i64,
-    ) {
+        let identity = wanted.filter(|_| !removes);
+        let generation = gathered.desired.generation;
         let attempts = self
             .failures
-            .attempts(action, identity.as_ref(), generation)
+            .attempts(action, identity, generation)
             .saturating_add(1);
         let wait = SignedDuration::try_from(backoff::delay(attempts, rand::random()))
             .unwrap_or(SignedDuration::ZERO);
         self.failures.failed(Failure {
             action,
-            identity,
+            identity: identity.cloned(),
             generation,
             attempts,
             not_before: Timestamp::now()

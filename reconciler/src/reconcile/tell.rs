@@ -132,6 +132,10 @@ impl Pass<'_> {
             next_attempt: self
                 .decided
                 .as_ref()
+                // What is only looked for every few seconds has no time worth writing down.
+                .filter(|decided| {
+                    matches!(decided.reason, Reason::Backoff | Reason::ForeignOperation)
+                })
                 .and_then(|decided| decided.until)
                 .filter(|_| !is_ready)
                 .map(whole_seconds),

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::crd::{Condition, ConditionType, FormerRelease, HelmReleaseStatus, Phase, Target};
+use crate::crd::{Condition, ConditionType, HelmReleaseStatus, Phase, Target};
 
 /// A status while it is being written. Equal things said again leave no trace in it.
 #[derive(Clone, Debug)]
@@ -41,8 +41,8 @@ impl Draft {
     /// its tests came to and what is released says nothing about this one.
     pub fn forget_others(&mut self, target: &Target) {
         let formers = self.status.formers(target);
-        self.keep_formers(&formers);
         let status = &mut self.status;
+        status.former_releases = formers;
         let other = |said: &Option<String>, now: &str| said.as_deref().is_some_and(|it| it != now);
         if other(&status.release_name, &target.name)
             || other(&status.release_namespace, &target.namespace)
@@ -62,15 +62,6 @@ impl Draft {
                 self.clear(type_);
             }
         }
-    }
-
-    /// Remembers these releases of former names, and no others.
-    pub fn keep_formers(&mut self, formers: &[Target]) {
-        let former = |former: &Target| FormerRelease {
-            name: former.name.clone(),
-            namespace: former.namespace.clone(),
-        };
-        self.status.former_releases = formers.iter().map(former).collect();
     }
 
     /// Names the release that it speaks of.

@@ -5,6 +5,7 @@ use super::recover::{maybe_alive, recover};
 use super::steps::{RECHECK, Verdict, delayed, install};
 use super::{Action, Blocked, Decision, Desired, Namespace, Observed, Owner, Reason, Want};
 use crate::crd::OperationAction;
+use crate::identity::Stamp;
 use crate::storage::{RecordMeta, RecordState};
 
 pub(super) fn decide(observed: &Observed, desired: &Desired) -> Verdict {
@@ -97,6 +98,13 @@ fn absent(observed: &Observed, desired: &Desired, last: &RecordMeta) -> Decision
             Action::RemoveFinalizer,
             Reason::Deleted,
             "the release is uninstalled; its history was kept by whoever did it",
+        );
+    }
+    if !observed.tried && last.stamp == Stamp::Missing {
+        return Decision::new(
+            Action::RemoveFinalizer,
+            Reason::NeverReleased,
+            "somebody else made the release, and this HelmRelease never touched it; it stays",
         );
     }
     if let Some(wait) = maybe_alive(observed, desired, last) {

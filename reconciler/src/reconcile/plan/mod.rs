@@ -237,6 +237,8 @@ pub enum Reason {
     Deleted,
     /// The HelmRelease is being deleted and its release is left alone.
     Abandoned,
+    /// The HelmRelease is being deleted, and somebody else's release bears the name.
+    NeverReleased,
     /// The definition of HelmRelease is being deleted; releases are left alone.
     DefinitionDeleted,
     /// What gather said keeps the release from being made.
@@ -274,6 +276,7 @@ impl Reason {
             Self::RecordUnread => "RecordUnread",
             Self::UnknownState => "UnknownState",
             Self::Deleted => "Deleted",
+            Self::NeverReleased => "NeverReleased",
             Self::Abandoned => "Abandoned",
             Self::DefinitionDeleted => "DefinitionDeleted",
             Self::Blocked(word) => word,

@@ -28,6 +28,8 @@ pub struct Observed {
     /// We made the release, and it was never good since: a first revision that fails its
     /// tests is removed again. Any other is somebody's already.
     pub on_trial: bool,
+    /// This HelmRelease released it, or tried to.
+    pub tried: bool,
     /// What went wrong lately.
     pub failures: Failures,
     /// Whose the release is among all HelmReleases.

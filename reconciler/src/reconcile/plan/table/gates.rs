@@ -62,8 +62,13 @@ pub(super) fn deleting() -> Vec<Row> {
             .records(&[(1, Deployed, Label::Wanted)])
             .deleting()
             .leads_to(Uninstall, Reason::Deleted),
-        when("deleting, deployed by somebody else")
+        when("deleting, deployed by somebody else, never touched")
             .records(&[(1, Deployed, Label::None)])
+            .deleting()
+            .leads_to(RemoveFinalizer, Reason::NeverReleased),
+        when("deleting, deployed by somebody else in the place of ours")
+            .records(&[(1, Deployed, Label::None)])
+            .tried()
             .deleting()
             .leads_to(Uninstall, Reason::Deleted),
         when("deleting, failed")
@@ -126,6 +131,7 @@ pub(super) fn deleting() -> Vec<Row> {
             .leads_to(Uninstall, Reason::Deleted),
         when("deleting, a state of another helm")
             .records(&[(1, RecordState::Other("frozen".to_owned()), Label::None)])
+            .tried()
             .deleting()
             .leads_to(Uninstall, Reason::Deleted),
     ]

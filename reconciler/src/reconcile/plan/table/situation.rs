@@ -273,6 +273,11 @@ impl Situation {
         self
     }
 
+    pub(crate) fn tried(mut self) -> Self {
+        self.observed.tried = true;
+        self
+    }
+
     pub(crate) fn owned_by_other(mut self) -> Self {
         self.observed.owner = Owner::Other("demo/older".to_owned());
         self
