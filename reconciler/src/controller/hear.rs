@@ -83,12 +83,16 @@ impl Controller {
             return;
         };
         let had = |entry: &&Arc<Entry>| {
-            entry.key != *key
-                && entry.target.as_ref().is_some_and(|present| {
-                    let status = newest_status(entry, self.memory.get(&entry.key));
-                    let formers = status.formers(present);
-                    formers.iter().any(|former| former.target() == target)
-                })
+            let Some(present) = entry.target.as_ref().filter(|_| entry.key != *key) else {
+                return false;
+            };
+            let told = entry.release().and_then(|release| release.status.as_ref());
+            if told.is_some_and(|told| told.is_only_of(present)) {
+                return false;
+            }
+            let status = newest_status(entry, self.memory.get(&entry.key));
+            let formers = status.formers(present);
+            formers.iter().any(|former| former.target() == target)
         };
         let others: Vec<Key> = self
             .releases

@@ -67,9 +67,12 @@ pub struct FormerRelease {
     pub name: String,
     /// Namespace of the release in Helm.
     pub namespace: String,
-    /// It stood once as it was wanted; otherwise it was only tried.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub stood: bool,
+    /// Commit or version of the chart that was released; none if it was only tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Commit or version of the chart that was tried last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_attempted_revision: Option<String>,
     /// The operation that was started last on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
@@ -94,6 +97,14 @@ impl HelmReleaseStatus {
         self.revision.is_some() || self.last_attempted_revision.is_some()
     }
 
+    /// Whether it tells of this release and of no former one, as nearly every status does.
+    #[must_use]
+    pub fn is_only_of(&self, target: &Target) -> bool {
+        self.former_releases.is_empty()
+            && self.release_name.as_ref() == Some(&target.name)
+            && self.release_namespace.as_ref() == Some(&target.namespace)
+    }
+
     /// The releases that are left of former names, for a HelmRelease that asks for `target`
     /// now, by name. Only what it has tried is among them.
     #[must_use]
@@ -107,7 +118,8 @@ impl HelmReleaseStatus {
             .map(|(name, namespace)| FormerRelease {
                 name,
                 namespace,
-                stood: self.revision.is_some(),
+                revision: self.revision.clone(),
+                last_attempted_revision: self.last_attempted_revision.clone(),
                 operation: self.operation.clone(),
             });
         let mut formers: BTreeMap<Target, FormerRelease> = BTreeMap::new();

@@ -388,10 +388,11 @@ fn a_release_that_was_never_tried_leaves_no_former_one() {
         namespace: "demo".into(),
         name: name.into(),
     };
-    let former = |name: &str, stood| FormerRelease {
+    let former = |name: &str, stood: bool| FormerRelease {
         name: name.into(),
         namespace: "demo".into(),
-        stood,
+        revision: stood.then(|| "c0ffee".into()),
+        last_attempted_revision: Some("c0ffee".into()),
         operation: None,
     };
     let mut status = HelmReleaseStatus {

@@ -11,9 +11,7 @@ use tracing::{info, warn};
 use super::fresh::Fresh;
 use super::objects::objects_of;
 use super::pass::Pass;
-use super::plan::{
-    Action, Decision, Desired, Observed, Owner, RollbackPolicy, TestPolicy, Want, plan,
-};
+use super::plan::{Action, Decision, Desired, Observed, RollbackPolicy, TestPolicy, Want, plan};
 use super::release::{End, Job};
 use super::turn::Place;
 use super::{Again, Trouble};
@@ -24,6 +22,16 @@ use crate::storage::{History, RecordState};
 
 /// Steps to the end of one release, at most.
 const MAX_STEPS: usize = 6;
+
+/// What became of all of them.
+pub(super) enum Formers {
+    /// None is left.
+    Gone,
+    /// One is left, and why.
+    Left(String),
+    /// Something else is wanted by now, or the process is to end.
+    Ending,
+}
 
 /// What became of a former release.
 enum Left {
@@ -37,19 +45,16 @@ enum Left {
 
 impl Pass<'_> {
     /// Removes all of them that can be removed now. One that can't be is tried again.
-    ///
-    /// # Errors
-    /// Says why one is left.
-    pub(super) async fn remove_formers(&mut self) -> Result<(), String> {
+    pub(super) async fn remove_formers(&mut self) -> Formers {
         let formers = self.draft.status.former_releases.clone();
         if formers.is_empty() {
-            return Ok(());
+            return Formers::Gone;
         }
         // An uninstall may take minutes; what stands already is told before.
         if let Err(error) = self.save().await {
             warn!(helmrelease = %self.key(), "{error}");
         }
-        let mut why = Ok(());
+        let mut result = Formers::Gone;
         for former in formers {
             let target = former.target();
             let left = match self.remove_former(&former).await {
@@ -63,22 +68,31 @@ impl Pass<'_> {
                         .retain(|left| left.target() != target);
                     continue;
                 }
-                Ok(Left::Ending) => "something else comes first".to_owned(),
+                Ok(Left::Ending) => return Formers::Ending,
                 Ok(Left::It(decision)) => {
-                    self.finished.again = decision.until.map_or(Again::Backoff, Again::At);
+                    self.again(decision.until.map_or(Again::Backoff, Again::At));
                     decision.message
                 }
                 Err(trouble) => {
                     warn!(helmrelease = %self.key(), release = %target, reason = trouble.reason, "the former release can't be removed: {}", trouble.message);
-                    self.finished.again = Again::Backoff;
+                    self.again(Again::Backoff);
                     trouble.message
                 }
             };
-            why = Err(format!(
+            result = Formers::Left(format!(
                 "the former release {target} is still there: {left}"
             ));
         }
-        why
+        result
+    }
+
+    /// The one that waits longer than others must not make them wait.
+    fn again(&mut self, again: Again) {
+        self.finished.again = match (self.finished.again, again) {
+            (Again::Backoff, _) => Again::Backoff,
+            (Again::At(one), Again::At(other)) => Again::At(one.min(other)),
+            (_, again) => again,
+        };
     }
 
     async fn remove_former(&mut self, former: &FormerRelease) -> Result<Left, Trouble> {
@@ -87,6 +101,16 @@ impl Pass<'_> {
             // Both may have changed while a place was waited for.
             if !self.look() {
                 return Ok(Left::Ending);
+            }
+            // Said before anything is asked: whatever can't be asked must not hold it up.
+            let taken = self.snapshot.former_owners.get(&target);
+            if taken.is_some() || self.snapshot.entry.is_annotated_to_abandon() {
+                let why = match taken {
+                    Some(owner) => format!("it belongs to HelmRelease {owner}"),
+                    None => "an annotation leaves it in the cluster".to_owned(),
+                };
+                info!(helmrelease = %self.key(), release = %target, "done with the former release: {why}");
+                return Ok(Left::Nothing);
             }
             let fresh = Fresh::ask(self.ctx, &target, self.snapshot.entry.is_deleting()).await?;
             let next = plan(&self.seen(former, &fresh), &self.absence());
@@ -116,7 +140,6 @@ impl Pass<'_> {
     }
 
     fn seen(&self, former: &FormerRelease, fresh: &Fresh) -> Observed {
-        let owner = self.snapshot.former_owners.get(&former.target());
         let listed = self.draft.status.former_releases.iter();
         let operation = listed
             .filter(|listed| listed.target() == former.target())
@@ -127,7 +150,6 @@ impl Pass<'_> {
             child_alive: fresh.lock.is_none(),
             namespace: fresh.namespace,
             definition_deleting: fresh.definition_deleting,
-            owner: owner.map_or(Owner::Ours, |owner| Owner::Other(owner.clone())),
             operation,
             tried: true,
             ..Observed::default()
@@ -149,7 +171,7 @@ impl Pass<'_> {
             let stands = [RecordState::Deployed, RecordState::Superseded];
             record.stamp == Stamp::Missing && stands.contains(&record.state)
         });
-        if !former.stood && theirs || last.stamp == Stamp::Missing {
+        if former.revision.is_none() && theirs || last.stamp == Stamp::Missing {
             return Ok(Some("somebody else made it, so it stays".to_owned()));
         }
         let engine = &self.ctx.engine;
@@ -168,7 +190,8 @@ impl Pass<'_> {
         let seen = seen.map_err(|error| failed(&error))?;
         let taken: Vec<String> = seen
             .iter()
-            .filter(|seen| !seen.belongs_to(&target))
+            .filter(|seen| seen.belongs_to_another(&target))
+            .filter(|seen| !seen.terminating && !seen.is_kept())
             .map(|seen| seen.object.to_string())
             .collect();
         if taken.is_empty() {
@@ -253,10 +276,9 @@ impl Pass<'_> {
     fn absence(&self) -> Desired {
         let entry = &self.snapshot.entry;
         let release = entry.release();
-        let unheld = entry.is_deleting() && !entry.has_finalizer();
         Desired {
             want: Want::Absent {
-                abandon: entry.is_annotated_to_abandon() || unheld,
+                abandon: entry.is_deleting() && !entry.has_finalizer(),
             },
             generation: entry.generation(),
             timeout: release

@@ -69,6 +69,18 @@ impl Seen {
             && annotation("meta.helm.sh/release-namespace") == Some(release.namespace.as_str())
     }
 
+    /// Whether Helm marked it as an object of another release. One without marks may be of a
+    /// release from before there were any.
+    #[must_use]
+    pub fn belongs_to_another(&self, release: &Target) -> bool {
+        let other = |key: &str, own: &str| {
+            let marked = self.annotations.get(key);
+            marked.is_some_and(|marked| marked != own)
+        };
+        other("meta.helm.sh/release-name", &release.name)
+            || other("meta.helm.sh/release-namespace", &release.namespace)
+    }
+
     /// Whether it is to outlive its release.
     #[must_use]
     pub fn is_kept(&self) -> bool {

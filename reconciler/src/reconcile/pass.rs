@@ -12,6 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::artifacts::Opened;
 use super::facts::{self, Wanted};
+use super::former::Formers;
 use super::fresh::Fresh;
 use super::gather::{Gathered, gather};
 use super::layers::LayersError;
@@ -191,7 +192,7 @@ impl<'a> Pass<'a> {
             self.settle(&gathered, &decision);
             if decision.reason == Reason::InSync {
                 // What stands is no worse for it: the log and the list in the status tell.
-                let _ = self.remove_formers().await;
+                self.remove_formers().await;
             }
             return Ok(Next::End);
         }
@@ -354,11 +355,18 @@ impl<'a> Pass<'a> {
     }
 
     async fn let_go(&mut self, decision: &Decision) -> Result<Next, Trouble> {
-        if decision.reason != Reason::DefinitionDeleted
-            && let Err(why) = self.remove_formers().await
-        {
-            status::retrying(&mut self.draft, "FormerRelease", &why);
-            return Ok(Next::End);
+        if !matches!(
+            decision.reason,
+            Reason::DefinitionDeleted | Reason::Abandoned
+        ) {
+            match self.remove_formers().await {
+                Formers::Gone => {}
+                Formers::Ending => return Ok(Next::End),
+                Formers::Left(why) => {
+                    status::retrying(&mut self.draft, "FormerRelease", &why);
+                    return Ok(Next::End);
+                }
+            }
         }
         let entry = self.snapshot.entry.clone();
         if entry.has_finalizer() {

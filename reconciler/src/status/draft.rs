@@ -42,7 +42,7 @@ impl Draft {
     pub fn forget_others(&mut self, target: &Target) {
         let formers = self.status.formers(target);
         let status = &mut self.status;
-        status.former_releases = formers;
+        let known = std::mem::replace(&mut status.former_releases, formers);
         let other = |said: &Option<String>, now: &str| said.as_deref().is_some_and(|it| it != now);
         if other(&status.release_name, &target.name)
             || other(&status.release_namespace, &target.namespace)
@@ -54,6 +54,12 @@ impl Draft {
                 former_releases: std::mem::take(&mut status.former_releases),
                 ..HelmReleaseStatus::default()
             };
+            // Back to a former name: what was known of it counts again.
+            if let Some(back) = known.into_iter().find(|former| former.target() == *target) {
+                status.revision = back.revision;
+                status.last_attempted_revision = back.last_attempted_revision;
+                status.operation = back.operation;
+            }
             for type_ in [
                 ConditionType::Deployed,
                 ConditionType::Tested,

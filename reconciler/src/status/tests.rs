@@ -657,3 +657,27 @@ fn a_patch_takes_away_what_is_gone() {
         serde_json::json!({"status": {"rollbackCount": null, "operation": {"interrupted": null}}})
     );
 }
+
+#[test]
+fn back_to_a_former_name_what_was_known_of_it_counts_again() {
+    let target = |name: &str| Target {
+        namespace: "demo".to_owned(),
+        name: name.to_owned(),
+    };
+    let before = HelmReleaseStatus {
+        release_name: Some("one".to_owned()),
+        release_namespace: Some("demo".to_owned()),
+        revision: Some("c0ffee".to_owned()),
+        last_attempted_revision: Some("c0ffee".to_owned()),
+        ..HelmReleaseStatus::default()
+    };
+    let mut draft = Draft::new(&before, Timestamp::UNIX_EPOCH);
+    draft.forget_others(&target("two"));
+    assert_eq!(draft.status.revision, None);
+    assert_eq!(draft.status.former_releases[0].target(), target("one"));
+    draft.about(&target("two"));
+    draft.forget_others(&target("one"));
+    assert_eq!(draft.status.revision, before.revision);
+    // The other one was never tried.
+    assert_eq!(draft.status.former_releases, []);
+}
