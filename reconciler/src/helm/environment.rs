@@ -25,6 +25,11 @@ const PASSED_ON: &[&str] = &[
     "TZ",
 ];
 
+/// How much garbage a helm child may have beside what it uses, in percent, before it collects
+/// any: mostly it lives for half a second. Go's own 100 costs it about 4 % more processor time;
+/// 400 would save as much again, and hold five times what a large chart needs.
+const GARBAGE: &str = "200";
+
 /// A private home directory for helm children: empty at first, shared by them (it holds
 /// the cache of what kinds the API server knows), removed with the last clone.
 #[derive(Clone, Debug)]
@@ -80,7 +85,8 @@ pub(super) fn command(program: &Path, home: &Home) -> Command {
     }
     command
         .env("HELM_DRIVER", "secret")
-        .env("HELM_NO_PLUGINS", "1");
+        .env("HELM_NO_PLUGINS", "1")
+        .env("GOGC", GARBAGE);
     command.current_dir(home.0.path());
     command
 }
