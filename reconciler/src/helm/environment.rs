@@ -122,6 +122,7 @@ mod tests {
         let home = Home::new(scratch.path()).unwrap();
         let command = command(Path::new("helm"), &home);
         let own = [
+            "GOGC",
             "HOME",
             "TMPDIR",
             "HELM_DRIVER",
