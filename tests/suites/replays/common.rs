@@ -1,0 +1,143 @@
+//! A case's world, its neighbour, and what befalls the two processes.
+
+use serde_json::{Value, json};
+use tandem_tests::charts;
+use tandem_tests::git::Upstream;
+use tandem_tests::kubernetes::{HelmRelease, from_git};
+use tandem_tests::pair::Extra;
+use tandem_tests::world::World;
+
+/// Nothing polls: what happens, happens because something asked for it.
+const NEVER: &str = "--git-poll-interval=24h";
+
+/// What becomes of both processes in the middle of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Undisturbed,
+    /// Ended by SIGTERM, started again.
+    Restarted,
+    /// Ended by SIGKILL with all their children, started again.
+    Killed,
+}
+
+/// A world in which a case is replayed, with an unrelated HelmRelease on another
+/// repository that must go on whatever happens.
+pub(crate) struct Replay {
+    pub(crate) world: World,
+    pub(crate) fate: Fate,
+    neighbour: Upstream,
+    pushes: u32,
+    strikes: u32,
+}
+
+impl Replay {
+    pub(crate) async fn start(case: &str, fate: Fate) -> Self {
+        let reconciler = Extra::args([NEVER]);
+        Self::with(case, fate, &Extra::default(), &reconciler).await
+    }
+
+    /// A world with a pair of the case's own flags.
+    pub(crate) async fn with(case: &str, fate: Fate, sidecar: &Extra, reconciler: &Extra) -> Self {
+        let mut world = World::empty(&case.replace('_', "-")).await.unwrap();
+        world.start_pair(sidecar, reconciler).await.unwrap();
+        let neighbour = repository(&world, "neighbour", "push 0");
+        world
+            .releases
+            .apply("neighbour", &app(&neighbour.file_url(), "neighbour"))
+            .await
+            .unwrap();
+        let mut replay = Self {
+            world,
+            fate,
+            neighbour,
+            pushes: 0,
+            strikes: 0,
+        };
+        replay.neighbour_goes_on().await;
+        replay
+    }
+
+    /// In the middle of the case: what its fate is.
+    pub(crate) async fn strike(&mut self) {
+        self.strikes += 1;
+        match self.fate {
+            Fate::Undisturbed => return,
+            Fate::Restarted => {
+                self.world.reconciler_mut().unwrap().terminate().unwrap();
+                self.world.sidecar_mut().unwrap().terminate().unwrap();
+            }
+            Fate::Killed => {
+                self.world.reconciler_mut().unwrap().kill().unwrap();
+                self.world.sidecar_mut().unwrap().kill().unwrap();
+            }
+        }
+        self.world.sidecar_mut().unwrap().restart().unwrap();
+        self.world.reconciler_mut().unwrap().restart().unwrap();
+        self.world.sidecar().unwrap().ready().await.unwrap();
+        self.world.reconciler().unwrap().ready().await.unwrap();
+    }
+
+    /// A push to the neighbour is released.
+    pub(crate) async fn neighbour_goes_on(&mut self) {
+        self.pushes += 1;
+        let marker = format!("push {}", self.pushes);
+        let commit = push(&self.neighbour, &marker);
+        self.world.sync().await.unwrap();
+        let released = self.world.releases.released_from("neighbour", &commit);
+        released.await.unwrap();
+        self.world
+            .releases
+            .marker("neighbour", &marker)
+            .await
+            .unwrap();
+    }
+
+    /// What holds at the end of every case: it was disturbed if it was to be, and the
+    /// neighbour goes on, by an upgrade for each push and none besides.
+    pub(crate) async fn ends_well(mut self) {
+        assert!(self.strikes > 0, "nothing befell this case in its middle");
+        self.neighbour_goes_on().await;
+        let history = self
+            .world
+            .helm
+            .history(&self.world.namespace, "neighbour")
+            .unwrap();
+        let last = history.last().unwrap();
+        assert_eq!(last.status, "deployed", "{history:?}");
+        assert!(last.revision <= self.pushes + 1, "{history:?}");
+    }
+}
+
+/// A repository with the chart `charts/app` on main.
+pub(crate) fn repository(world: &World, name: &str, marker: &str) -> Upstream {
+    let upstream = world.upstreams.create(name).unwrap();
+    push(&upstream, marker);
+    upstream
+}
+
+/// Changes the chart's marker on main; gives the commit.
+pub(crate) fn push(upstream: &Upstream, marker: &str) -> String {
+    upstream
+        .write_all(&charts::config_map("charts/app", marker))
+        .unwrap();
+    upstream
+        .push("main", &format!("Change app to {marker}"))
+        .unwrap()
+}
+
+/// A HelmRelease of `charts/app` on main whose release bears its own name.
+pub(crate) fn app(url: &str, name: &str) -> Value {
+    let mut spec = from_git(url, "main", "charts/app");
+    spec["releaseName"] = json!(name);
+    spec
+}
+
+impl Replay {
+    /// `name` is released from `commit` and shows `marker`.
+    pub(crate) async fn live(&self, name: &str, commit: &str, marker: &str) -> HelmRelease {
+        let releases = &self.world.releases;
+        let found = releases.released_from(name, commit).await.unwrap();
+        releases.marker(name, marker).await.unwrap();
+        found
+    }
+}
