@@ -1,8 +1,9 @@
 //! What is counted. Names of helm-operator's metrics are kept where they mean the same.
 
+mod labels;
+
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -10,8 +11,18 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::crd::{HelmReleaseStatus, Target};
+use labels::{
+    ActionLabels, ConditionLabels, PhaseLabels, StageLabels, SyncLabels, TriggerLabels, VerbLabels,
+    WriteLabels,
+};
 
-/// helm-operator's buckets in seconds, and finer ones below.
+pub use labels::{Stage, Trigger, Written};
+
+/// helm-operator's buckets in seconds.
+const UPSTREAM_BUCKETS: [f64; 10] = [
+    1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1800.0,
+];
+/// The same, and finer ones below.
 const ACTION_BUCKETS: [f64; 14] = [
     0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1800.0,
 ];
@@ -19,93 +30,6 @@ const ACTION_BUCKETS: [f64; 14] = [
 const STAGE_BUCKETS: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 10.0, 300.0,
 ];
-
-/// What an action took, of which release.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct ActionLabels {
-    action: &'static str,
-    success: &'static str,
-    target_namespace: String,
-    release_name: String,
-}
-
-/// A condition of which release.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct ConditionLabels {
-    target_namespace: String,
-    release_name: String,
-    condition: String,
-}
-
-/// A step of one pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[expect(non_camel_case_types, reason = "the names are the labels' values")]
-pub enum Stage {
-    /// Inputs are collected and values composed.
-    gather,
-    /// The chart is opened.
-    extract,
-    /// The next action is decided.
-    plan,
-    /// The action is carried out.
-    release,
-    /// Status, event and decision are written.
-    report,
-}
-
-/// What woke us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[expect(non_camel_case_types, reason = "the names are the labels' values")]
-pub enum Trigger {
-    /// A HelmRelease changed.
-    helmrelease,
-    /// Helm's records changed.
-    storage,
-    /// A manifest changed what is served.
-    manifest,
-    /// A credential was read.
-    credential,
-    /// A ConfigMap or Secret changed that it names.
-    reference,
-    /// The slow look at everything.
-    resync,
-    /// The time for another try came.
-    timer,
-}
-
-/// What is written to the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[expect(non_camel_case_types, reason = "the names are the labels' values")]
-pub enum Written {
-    /// A HelmRelease's status.
-    status,
-    /// A HelmRelease's finalizer.
-    finalizer,
-    /// An event.
-    event,
-    /// One of Helm's records.
-    record,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StageLabels {
-    stage: Stage,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TriggerLabels {
-    kind: Trigger,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WriteLabels {
-    kind: Written,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct VerbLabels {
-    verb: &'static str,
-}
 
 /// All metrics of this process.
 pub struct Metrics {
@@ -122,6 +46,8 @@ pub struct Metrics {
     pub publish_to_helm: Histogram,
     conditions: Family<ConditionLabels, Gauge>,
     actions: Family<ActionLabels, Histogram, fn() -> Histogram>,
+    phases: Family<PhaseLabels, Histogram, fn() -> Histogram>,
+    syncs: Family<SyncLabels, Histogram, fn() -> Histogram>,
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
     triggers: Family<TriggerLabels, Counter>,
     writes: Family<WriteLabels, Counter>,
@@ -139,6 +65,8 @@ impl Default for Metrics {
             publish_to_helm: action_histogram(),
             conditions: Family::default(),
             actions: Family::new_with_constructor(action_histogram),
+            phases: Family::new_with_constructor(upstream_histogram),
+            syncs: Family::new_with_constructor(upstream_histogram),
             stages: Family::new_with_constructor(|| Histogram::new(STAGE_BUCKETS)),
             triggers: Family::default(),
             writes: Family::default(),
@@ -151,6 +79,10 @@ impl Default for Metrics {
 
 fn action_histogram() -> Histogram {
     Histogram::new(ACTION_BUCKETS)
+}
+
+fn upstream_histogram() -> Histogram {
+    Histogram::new(UPSTREAM_BUCKETS)
 }
 
 impl Metrics {
@@ -175,6 +107,17 @@ impl Metrics {
             "release_action_duration_seconds",
             "Time that an action took; `sync` is the whole of one HelmRelease's synchronisation",
             self.actions.clone(),
+        );
+        // Deprecated by helm-operator; dashboards that were made before still ask for them.
+        upstream.register(
+            "release_phase_duration_seconds",
+            "Time that an action took; release_action_duration_seconds tells more",
+            self.phases.clone(),
+        );
+        upstream.register(
+            "release_duration_seconds",
+            "Time that one HelmRelease's synchronisation took; release_action_duration_seconds tells more",
+            self.syncs.clone(),
         );
         let ours = self.registry.sub_registry_with_prefix("tandem");
         ours.register(
@@ -225,10 +168,16 @@ impl Metrics {
 
     /// An action of helm-operator's list, or `sync`, ended.
     pub fn action(&self, action: &'static str, success: bool, target: &Target, took: Duration) {
-        let labels = action_labels(action, success, target);
-        self.actions
-            .get_or_create(&labels)
-            .observe(took.as_secs_f64());
+        let took = took.as_secs_f64();
+        let labels = ActionLabels::new(action, success, target);
+        self.actions.get_or_create(&labels).observe(took);
+        if action == SYNC {
+            let labels = SyncLabels::new(success, target);
+            self.syncs.get_or_create(&labels).observe(took);
+        } else {
+            let labels = PhaseLabels::new(action, success, target);
+            self.phases.get_or_create(&labels).observe(took);
+        }
     }
 
     /// A stage ended.
@@ -262,7 +211,7 @@ impl Metrics {
                 _ => 0,
             };
             self.conditions
-                .get_or_create(&condition_labels(target, &condition.type_))
+                .get_or_create(&ConditionLabels::new(target, &condition.type_))
                 .set(value);
         }
         for gone in CONDITIONS {
@@ -272,7 +221,7 @@ impl Metrics {
                 .flatten()
                 .any(|condition| condition.type_ == gone)
             {
-                self.conditions.remove(&condition_labels(target, gone));
+                self.conditions.remove(&ConditionLabels::new(target, gone));
             }
         }
     }
@@ -280,19 +229,27 @@ impl Metrics {
     /// Forgets a release that nobody asks for any more.
     pub fn forget(&self, target: &Target) {
         for condition in CONDITIONS {
-            self.conditions.remove(&condition_labels(target, condition));
+            self.conditions
+                .remove(&ConditionLabels::new(target, condition));
         }
-        for action in ACTIONS {
-            for success in [true, false] {
-                self.actions.remove(&action_labels(action, success, target));
+        for success in [true, false] {
+            for action in ACTIONS {
+                self.actions
+                    .remove(&ActionLabels::new(action, success, target));
+                self.phases
+                    .remove(&PhaseLabels::new(action, success, target));
             }
+            self.syncs.remove(&SyncLabels::new(success, target));
         }
     }
 }
 
+/// The whole of one HelmRelease's synchronisation, as an action.
+const SYNC: &str = "sync";
+
 /// Names of actions, as helm-operator has them; `mark` is ours.
 pub const ACTIONS: [&str; 7] = [
-    "sync",
+    SYNC,
     "install",
     "upgrade",
     "rollback",
@@ -312,23 +269,6 @@ const CONDITIONS: [&str; 8] = [
     "Stalled",
 ];
 
-fn action_labels(action: &'static str, success: bool, target: &Target) -> ActionLabels {
-    ActionLabels {
-        action,
-        success: if success { "true" } else { "false" },
-        target_namespace: target.namespace.clone(),
-        release_name: target.name.clone(),
-    }
-}
-
-fn condition_labels(target: &Target, condition: &str) -> ConditionLabels {
-    ConditionLabels {
-        target_namespace: target.namespace.clone(),
-        release_name: target.name.clone(),
-        condition: condition.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,6 +281,7 @@ mod tests {
             name: "web".into(),
         };
         metrics.action("sync", true, &target, Duration::from_millis(70));
+        metrics.action("install", false, &target, Duration::from_secs(7));
         metrics.stage(Stage::gather, Duration::from_millis(1));
         metrics.child("install");
         metrics.wrote(Written::status);
@@ -350,6 +291,8 @@ mod tests {
             "flux_helm_operator_release_count 0",
             "flux_helm_operator_release_queue_length_count 0",
             r#"flux_helm_operator_release_action_duration_seconds_bucket{le="0.1",action="sync",success="true",target_namespace="demo",release_name="web"} 1"#,
+            r#"flux_helm_operator_release_duration_seconds_bucket{le="1.0",success="true",namespace="demo",release_name="web"} 1"#,
+            r#"flux_helm_operator_release_phase_duration_seconds_sum{action="install",success="false",namespace="demo",release_name="web"} 7.0"#,
             r#"tandem_stage_duration_seconds_count{stage="gather"} 1"#,
             r#"tandem_helm_children_total{verb="install"} 1"#,
             r#"tandem_api_writes_total{kind="status"} 1"#,
