@@ -194,7 +194,7 @@ pub struct LastTest {
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// One of ChartFetched, Deployed, Released, RolledBack, Tested, Ready, Reconciling,
-    /// Stalled.
+    /// Stalled, FieldsIgnored.
     #[serde(rename = "type")]
     pub type_: String,
     /// One of True, False, Unknown.
@@ -233,9 +233,24 @@ pub enum ConditionType {
     Reconciling,
     /// Somebody has to change something (kstatus).
     Stalled,
+    /// Something that the HelmRelease asks for has no effect.
+    FieldsIgnored,
 }
 
 impl ConditionType {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::ChartFetched,
+        Self::Deployed,
+        Self::Released,
+        Self::RolledBack,
+        Self::Tested,
+        Self::Ready,
+        Self::Reconciling,
+        Self::Stalled,
+        Self::FieldsIgnored,
+    ];
+
     /// The type as it is written.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -248,6 +263,7 @@ impl ConditionType {
             Self::Ready => "Ready",
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
+            Self::FieldsIgnored => "FieldsIgnored",
         }
     }
 }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::crd::{HelmReleaseStatus, Target};
+use crate::crd::{ConditionType, HelmReleaseStatus, Target};
 use labels::{
     ActionLabels, ConditionLabels, PhaseLabels, StageLabels, SyncLabels, TriggerLabels, VerbLabels,
     WriteLabels,
@@ -214,7 +214,7 @@ impl Metrics {
                 .get_or_create(&ConditionLabels::new(target, &condition.type_))
                 .set(value);
         }
-        for gone in CONDITIONS {
+        for gone in ConditionType::ALL.map(ConditionType::as_str) {
             if !status
                 .conditions
                 .iter()
@@ -228,7 +228,7 @@ impl Metrics {
 
     /// Forgets a release that nobody asks for any more.
     pub fn forget(&self, target: &Target) {
-        for condition in CONDITIONS {
+        for condition in ConditionType::ALL.map(ConditionType::as_str) {
             self.conditions
                 .remove(&ConditionLabels::new(target, condition));
         }
@@ -256,17 +256,6 @@ pub const ACTIONS: [&str; 7] = [
     "uninstall",
     "test",
     "mark",
-];
-
-const CONDITIONS: [&str; 8] = [
-    "ChartFetched",
-    "Deployed",
-    "Released",
-    "RolledBack",
-    "Tested",
-    "Ready",
-    "Reconciling",
-    "Stalled",
 ];
 
 #[cfg(test)]

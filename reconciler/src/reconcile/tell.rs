@@ -42,6 +42,9 @@ impl Pass<'_> {
         if self.replaced {
             return;
         }
+        if let Some(release) = entry.release() {
+            status::ignored(&mut self.draft, &release.spec, self.ctx.engine.major());
+        }
         // First: whoever reads of it in the API finds it on the volume, too.
         if let Some(action) = self.action
             && (!entry.is_deleting() || entry.has_finalizer())

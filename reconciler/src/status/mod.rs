@@ -2,9 +2,11 @@
 //! and what happened.
 //!
 //! Phases, and conditions named after them, are helm-operator's; `Ready`, `Reconciling` and
-//! `Stalled` follow kstatus (the latter two are there only while they are true).
+//! `Stalled` follow kstatus. The latter two, and `FieldsIgnored`, are there only while they
+//! are true.
 
 mod draft;
+mod ignored;
 mod patch;
 mod settled;
 #[cfg(test)]
@@ -18,6 +20,7 @@ use crate::reconcile::release::{End, Outcome};
 use crate::view::Trouble;
 
 pub use draft::Draft;
+pub use ignored::ignored;
 pub use patch::merge_patch;
 pub use settled::{refuse, settled};
 pub use told::event;

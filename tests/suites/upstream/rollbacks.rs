@@ -18,9 +18,13 @@ async fn installed(world: &World) -> Upstream {
     let (upstream, commit) = upstream(world);
     let mut spec = app(&upstream, "web");
     spec["values"] = json!({"replicas": 0});
-    spec["rollback"] = json!({"enable": true});
+    // helm 4 knows no `recreate`, which is told and stops nothing.
+    spec["rollback"] = json!({"enable": true, "recreate": true});
     world.releases.apply("web", &spec).await.unwrap();
-    world.releases.released_from("web", &commit).await.unwrap();
+    let released = world.releases.released_from("web", &commit).await;
+    let released = released.unwrap();
+    let ignored = released.condition("FieldsIgnored").unwrap();
+    assert!(ignored.2.contains("spec.rollback.recreate"), "{ignored:?}");
     upstream
 }
 

@@ -24,7 +24,7 @@ use self::remains::Remains;
 use super::objects::{Objects, ObjectsError, objects_of, secrets_of};
 use super::plan::Action;
 use crate::crd::Target;
-use crate::helm::{Helm, HelmError, Run};
+use crate::helm::{Helm, HelmError, Major, Run};
 use crate::identity::{Comparison, Identity};
 use crate::mask::Mask;
 use crate::storage::{History, MARKED_FAILED, Record, RecordState, Store, StoreError};
@@ -77,6 +77,12 @@ impl Engine {
             store,
             remains,
         }
+    }
+
+    /// The major version of helm.
+    #[must_use]
+    pub fn major(&self) -> Major {
+        self.helm.version().major()
     }
 
     /// Helm's records.
@@ -185,7 +191,7 @@ impl Engine {
             Some(last) => Some(self.store.record(&job.target, last.revision).await?),
             None => None,
         };
-        let arguments = arguments::of(&job, self.helm.version().major(), last.as_ref())?;
+        let arguments = arguments::of(&job, self.major(), last.as_ref())?;
         let hooks = last.as_ref().map_or(0, |last| last.hooks().len());
         let doubtful = is_doubtful(&job.action, last.as_ref());
         let named = match (&job.action, &last) {
