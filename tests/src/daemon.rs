@@ -177,9 +177,31 @@ impl Daemon {
     }
 }
 
+impl Daemon {
+    /// What no program of a test may do: end before it is told to, or panic.
+    fn misbehaved(&mut self) -> Option<String> {
+        if !self.ended
+            && let Ok(Some(status)) = self.exited()
+        {
+            return Some(format!("{} ended by itself with {status}", self.name));
+        }
+        let log = self.log();
+        let panic = log.lines().find(|line| line.contains("panicked at"))?;
+        Some(format!("{} panicked: {panic}", self.name))
+    }
+}
+
 impl Drop for Daemon {
+    #[expect(
+        clippy::panic,
+        reason = "a test must fail by it, whatever else it looked at"
+    )]
     fn drop(&mut self) {
+        let misbehaved = self.misbehaved();
         let _ = self.kill();
+        if let Some(why) = misbehaved.filter(|_| !std::thread::panicking()) {
+            panic!("{why}\n{}", self.log_tail());
+        }
         if std::thread::panicking() {
             use std::io::Write;
             let _ = writeln!(

@@ -419,6 +419,43 @@ fn a_killed_daemon_takes_its_children_with_it() {
     assert!(daemon.log().contains("started"));
 }
 
+#[test]
+fn a_program_that_ends_or_panics_by_itself_fails_its_test() {
+    let logs = guard::folder("logs").unwrap();
+    let start = |name: &str, script: &str| {
+        let recipe = Recipe::new(name, Path::new("sh"), ["-c", script]);
+        Daemon::start(&recipe, &logs).unwrap()
+    };
+    let dropped = |daemon: Daemon| {
+        let drop = std::panic::AssertUnwindSafe(|| drop(daemon));
+        std::panic::catch_unwind(drop)
+            .map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
+    };
+    let ends = start("ends", "exit 3");
+    until_blocking("its end", LONG, || {
+        let ended = procfs::process(ends.pid()).is_none_or(|one| one.state == 'Z');
+        Ok(Look::when(ended, "it lives"))
+    })
+    .unwrap();
+    let why = dropped(ends).unwrap_err();
+    assert!(why.contains("ends ended by itself"), "{why}");
+
+    let panics = start(
+        "panics",
+        "echo thread main panicked at x.rs; exec sleep 300",
+    );
+    until_blocking("its word", LONG, || {
+        Ok(Look::when(panics.log().contains("x.rs"), panics.log()))
+    })
+    .unwrap();
+    let why = dropped(panics).unwrap_err();
+    assert!(why.contains("panics panicked"), "{why}");
+
+    let mut told_to = start("told-to", "exec sleep 300");
+    told_to.terminate(LONG).unwrap();
+    dropped(told_to).unwrap();
+}
+
 /// Names the file that the killed process tells its own by.
 const VICTIM: &str = "TANDEM_TEST_VICTIM";
 
