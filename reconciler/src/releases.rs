@@ -8,7 +8,9 @@ use kube::{Resource, ResourceExt};
 use tandem_shared::decision::ObjectRef;
 
 use crate::config::SourceDefaults;
-use crate::crd::{ABANDON_ANNOTATION, FINALIZER, HelmRelease, StoredHelmRelease, Target};
+use crate::crd::{
+    ABANDON_ANNOTATION, FINALIZER, HelmRelease, SUSPEND_ANNOTATION, StoredHelmRelease, Target,
+};
 use crate::demand::{self, Wish, WishError};
 
 /// Names one HelmRelease.
@@ -126,13 +128,23 @@ impl Entry {
     /// finalizer isn't on it, without which we never touch a release.
     #[must_use]
     pub fn is_abandoning(&self) -> bool {
-        self.is_annotated_to_abandon() || !self.has_finalizer()
+        self.is_annotated_to_abandon() || self.is_suspended() || !self.has_finalizer()
     }
 
     /// Whether an annotation says that releases stay in the cluster.
     #[must_use]
     pub fn is_annotated_to_abandon(&self) -> bool {
-        let annotation = self.object.annotations().get(ABANDON_ANNOTATION);
+        self.is_annotated(ABANDON_ANNOTATION)
+    }
+
+    /// Whether an annotation says that nothing is to be done for it.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.is_annotated(SUSPEND_ANNOTATION)
+    }
+
+    fn is_annotated(&self, annotation: &str) -> bool {
+        let annotation = self.object.annotations().get(annotation);
         annotation.is_some_and(|value| value == "true")
     }
 

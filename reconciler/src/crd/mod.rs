@@ -30,6 +30,9 @@ pub use values_from::{ChartFileSelector, ExternalSourceSelector, KeySelector, Va
 /// On a `HelmRelease`: `"true"` lets its deletion leave the release in the cluster.
 pub const ABANDON_ANNOTATION: &str = "helm.fluxcd.io/abandon";
 
+/// On a `HelmRelease`: `"true"` lets nothing be done for it until the annotation goes.
+pub const SUSPEND_ANNOTATION: &str = "helm.fluxcd.io/suspend";
+
 /// The finalizer that keeps a `HelmRelease` until its release is uninstalled.
 pub const FINALIZER: &str = "helm.fluxcd.io/release";
 

@@ -194,7 +194,7 @@ pub struct LastTest {
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// One of ChartFetched, Deployed, Released, RolledBack, Tested, Ready, Reconciling,
-    /// Stalled, FieldsIgnored.
+    /// Stalled, FieldsIgnored, Suspended.
     #[serde(rename = "type")]
     pub type_: String,
     /// One of True, False, Unknown.
@@ -235,11 +235,13 @@ pub enum ConditionType {
     Stalled,
     /// Something that the HelmRelease asks for has no effect.
     FieldsIgnored,
+    /// Nothing is done for it, because an annotation says so.
+    Suspended,
 }
 
 impl ConditionType {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::ChartFetched,
         Self::Deployed,
         Self::Released,
@@ -249,6 +251,7 @@ impl ConditionType {
         Self::Reconciling,
         Self::Stalled,
         Self::FieldsIgnored,
+        Self::Suspended,
     ];
 
     /// The type as it is written.
@@ -264,6 +267,7 @@ impl ConditionType {
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
             Self::FieldsIgnored => "FieldsIgnored",
+            Self::Suspended => "Suspended",
         }
     }
 }

@@ -94,6 +94,9 @@ pub async fn gather(
         };
         return Ok(gathered(want, None, None, false));
     }
+    if snapshot.entry.is_suspended() {
+        return Ok(gathered(Want::Suspended, None, None, false));
+    }
     let blocked = |obstacle: Obstacle, retry| {
         let refuse = obstacle.kind == ObstacleKind::Invalid;
         let want = Want::Blocked(Blocked {

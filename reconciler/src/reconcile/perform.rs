@@ -243,7 +243,7 @@ impl Pass<'_> {
                     .any(|wanted| identities.contains(wanted)),
                 Want::Absent { .. } => true,
                 // What runs is better than nothing.
-                Want::Blocked(_) => false,
+                Want::Blocked(_) | Want::Suspended => false,
             },
             Err(_) => false,
         }

@@ -45,6 +45,9 @@ impl Pass<'_> {
         if let Some(release) = entry.release() {
             status::ignored(&mut self.draft, &release.spec, self.ctx.engine.major());
         }
+        if !entry.is_suspended() {
+            status::resumed(&mut self.draft);
+        }
         // First: whoever reads of it in the API finds it on the volume, too.
         if let Some(action) = self.action
             && (!entry.is_deleting() || entry.has_finalizer())
@@ -88,7 +91,9 @@ impl Pass<'_> {
         let ready = self.draft.status.condition(ConditionType::Ready);
         let is_ready = ready.is_some_and(|ready| ready.status == "True");
         let text = |text: Option<&String>| text.cloned().unwrap_or_default();
-        let known = ready.filter(|ready| ready.status != "Unknown");
+        let reason = self.decided.as_ref().map(|decided| decided.reason);
+        let known =
+            ready.filter(|ready| ready.status != "Unknown" && reason != Some(Reason::Suspended));
         let (reason, message) = match (known, &self.decided) {
             (Some(ready), _) => (text(ready.reason.as_ref()), text(ready.message.as_ref())),
             (None, Some(decided)) => (decided.reason.as_str().to_owned(), decided.message.clone()),

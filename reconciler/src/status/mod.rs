@@ -2,8 +2,8 @@
 //! and what happened.
 //!
 //! Phases, and conditions named after them, are helm-operator's; `Ready`, `Reconciling` and
-//! `Stalled` follow kstatus. The latter two, and `FieldsIgnored`, are there only while they
-//! are true.
+//! `Stalled` follow kstatus. The latter two, `FieldsIgnored` and `Suspended` are there
+//! only while they are true.
 
 mod draft;
 mod ignored;
@@ -22,7 +22,7 @@ use crate::view::Trouble;
 pub use draft::Draft;
 pub use ignored::ignored;
 pub use patch::merge_patch;
-pub use settled::{refuse, settled};
+pub use settled::{refuse, resumed, settled};
 pub use told::event;
 
 /// What a status is about.

@@ -14,6 +14,7 @@ pub fn settled(
     draft.about(subject.target);
     match (&decision.action, decision.reason) {
         (Action::Nothing, Reason::InSync) => in_sync(draft, subject, obstacle),
+        (Action::Nothing, Reason::Suspended) => suspended(draft, &decision.message),
         (Action::Nothing, reason) => {
             draft.status.observed_generation = Some(subject.generation);
             stalled(
@@ -45,6 +46,17 @@ pub fn settled(
             );
         }
     }
+}
+
+/// What was said of the release stays true, as far as anybody looked.
+fn suspended(draft: &mut Draft, message: &str) {
+    draft.clear(ConditionType::Reconciling);
+    draft.set(ConditionType::Suspended, "True", "Suspended", message);
+}
+
+/// It isn't suspended any more.
+pub fn resumed(draft: &mut Draft) {
+    draft.clear(ConditionType::Suspended);
 }
 
 /// What failed, and why, is told already, unless something else was done meanwhile (a

@@ -12,4 +12,5 @@ mod failures;
 mod life;
 mod owners;
 mod sources;
+mod suspend;
 mod values;

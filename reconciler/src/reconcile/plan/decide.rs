@@ -17,6 +17,7 @@ pub(super) fn decide(observed: &Observed, desired: &Desired) -> Verdict {
     };
     match &desired.want {
         Want::Absent { .. } => Ok(absent(observed, desired, last)),
+        Want::Suspended => Ok(suspended()),
         Want::Blocked(blocked) => {
             recover(observed, desired, last).unwrap_or_else(|| Ok(stuck(blocked)))
         }
@@ -41,6 +42,9 @@ fn gate(observed: &Observed, desired: &Desired) -> Option<Decision> {
             Reason::Abandoned,
             "the HelmRelease is annotated to leave its release in the cluster",
         ));
+    }
+    if matches!(desired.want, Want::Suspended) {
+        return Some(suspended());
     }
     if let Owner::Other(owner) = &observed.owner {
         let (action, message) = if absent {
@@ -74,9 +78,18 @@ fn without_record(observed: &Observed, desired: &Desired) -> Decision {
             Reason::Deleted,
             "there is no release, or no longer",
         ),
+        Want::Suspended => suspended(),
         Want::Blocked(blocked) => stuck(blocked),
         Want::Present(present) => install(observed, desired, present, None),
     }
+}
+
+fn suspended() -> Decision {
+    Decision::new(
+        Action::Nothing,
+        Reason::Suspended,
+        "the HelmRelease is suspended by the annotation helm.fluxcd.io/suspend; remove it to go on",
+    )
 }
 
 fn stuck(blocked: &Blocked) -> Decision {

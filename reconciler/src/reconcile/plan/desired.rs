@@ -26,6 +26,8 @@ pub enum Want {
     Present(Present),
     /// The release shall be there, but what from isn't known, or can't be had.
     Blocked(Blocked),
+    /// An annotation lets nothing be done until it goes.
+    Suspended,
     /// The HelmRelease is being deleted.
     Absent {
         /// An annotation lets the release live on.

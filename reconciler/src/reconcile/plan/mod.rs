@@ -235,6 +235,8 @@ pub enum Reason {
     UnknownState,
     /// The HelmRelease is being deleted.
     Deleted,
+    /// An annotation lets nothing be done.
+    Suspended,
     /// The HelmRelease is being deleted and its release is left alone.
     Abandoned,
     /// The HelmRelease is being deleted, and somebody else's release bears the name.
@@ -277,6 +279,7 @@ impl Reason {
             Self::UnknownState => "UnknownState",
             Self::Deleted => "Deleted",
             Self::NeverReleased => "NeverReleased",
+            Self::Suspended => "Suspended",
             Self::Abandoned => "Abandoned",
             Self::DefinitionDeleted => "DefinitionDeleted",
             Self::Blocked(word) => word,

@@ -131,6 +131,7 @@ fn want(desired: &Desired) -> String {
         Want::Present(_) => "the release",
         Want::Blocked(blocked) if blocked.refuse => "can't be said: the HelmRelease is wrong",
         Want::Blocked(_) => "can't be had: the chart isn't there",
+        Want::Suspended => "that nothing is done",
         Want::Absent { abandon: false } => "that it is gone",
         Want::Absent { abandon: true } => "that it is left alone",
     };

@@ -3,7 +3,7 @@
 use super::{Label, MISSING, Row, WRONG, when};
 use crate::crd::OperationAction;
 use crate::reconcile::plan::ActionKind::{
-    MarkFailed, Refuse, RemoveFinalizer, Rollback, Uninstall, Wait,
+    MarkFailed, Nothing, Refuse, RemoveFinalizer, Rollback, Uninstall, Wait,
 };
 use crate::reconcile::plan::Reason;
 use crate::storage::RecordState;
@@ -27,6 +27,23 @@ pub(super) fn gates() -> Vec<Row> {
             .records(&deployed)
             .abandoned()
             .leads_to(RemoveFinalizer, Reason::Abandoned),
+        when("suspended, deployed")
+            .records(&[(1, Deployed, Label::Other)])
+            .suspended()
+            .leads_to(Nothing, Reason::Suspended),
+        when("suspended, somebody's upgrade died")
+            .touched(
+                60,
+                &[
+                    (1, Deployed, Label::Other),
+                    (2, PendingUpgrade, Label::OtherOf(1)),
+                ],
+            )
+            .suspended()
+            .leads_to(Nothing, Reason::Suspended),
+        when("suspended, no record")
+            .suspended()
+            .leads_to(Nothing, Reason::Suspended),
         when("another HelmRelease owns the release")
             .records(&deployed)
             .owned_by_other()

@@ -153,6 +153,11 @@ impl Situation {
         self
     }
 
+    pub(crate) fn suspended(mut self) -> Self {
+        self.desired.want = Want::Suspended;
+        self
+    }
+
     pub(crate) fn blocked(mut self, refuse: bool) -> Self {
         let (reason, message) = if refuse {
             (WRONG, "spec.helmVersion \"v2\" is not supported")
