@@ -95,8 +95,14 @@ impl Served {
     /// Whether the check that this refresh token asked for has ended.
     #[must_use]
     pub fn has_handled(&self, name: &SourceName, token: &str) -> bool {
-        let manifest = self.seen.get(name).and_then(|seen| seen.as_ref().ok());
-        manifest.is_some_and(|manifest| manifest.handled_refresh == token)
+        self.handled(name) == Some(token)
+    }
+
+    /// The refresh token whose check ended last.
+    #[must_use]
+    pub fn handled(&self, name: &SourceName) -> Option<&str> {
+        let manifest = self.seen.get(name)?.as_ref().ok()?;
+        Some(&manifest.handled_refresh)
     }
 
     /// Whether a source can't be checked.

@@ -7,7 +7,7 @@ use tandem_shared::artifact::Digest;
 use tandem_shared::layout;
 use tandem_shared::observe::{self, ObserveError};
 use tandem_shared::publish::{self, Audience, PublishError};
-use tandem_shared::request::Request;
+use tandem_shared::request::{Request, Want};
 use tandem_shared::source::SourceName;
 use tracing::{info, warn};
 
@@ -127,6 +127,19 @@ impl Wanted {
     #[must_use]
     pub fn requests(&self) -> &BTreeMap<SourceName, Request> {
         &self.written
+    }
+
+    /// What a HelmRelease (`namespace/name`) asks for in our requests as they are on the
+    /// mount: of which source, and the keys of its wants in order.
+    #[must_use]
+    pub fn asked_by(&self, helm_release: &str) -> Option<(SourceName, Vec<String>)> {
+        self.written.iter().find_map(|(name, request)| {
+            let uses = |want: &&Want| want.used_by.iter().any(|user| user == helm_release);
+            let wants = request.wants.iter().filter(uses);
+            let mut keys: Vec<String> = wants.map(|want| want.key.clone()).collect();
+            keys.sort();
+            (!keys.is_empty()).then(|| (name.clone(), keys))
+        })
     }
 
     /// The credentials that requests on the mount name, whoever wrote them.
@@ -368,6 +381,24 @@ mod tests {
         publish::json(&mount.request(&name), &by_hand).unwrap();
         assert_eq!(wanted.put(BTreeMap::new(), false).unwrap(), 0);
         assert!(mount.request(&name).exists());
+    }
+
+    #[test]
+    fn who_asked_for_what_is_known_after_a_restart() {
+        let (_folder, mount) = volume();
+        let mut wanted = Wanted::load(mount.clone()).unwrap();
+        let (name, mut asked) = request("https://h/r", OWNER);
+        let want = |key: &str, users: &[&str]| {
+            let want = json!({"key": key, "kind": "chart", "path": "p", "usedBy": users});
+            serde_json::from_value(want).unwrap()
+        };
+        asked.wants = vec![want("b", &["n/one", "n/two"]), want("a", &["n/two"])];
+        wanted.put([(name.clone(), asked)].into(), false).unwrap();
+        let wanted = Wanted::load(mount).unwrap();
+        let keys = |user: &str| wanted.asked_by(user);
+        assert_eq!(keys("n/one"), Some((name.clone(), vec!["b".into()])));
+        assert_eq!(keys("n/two"), Some((name, vec!["a".into(), "b".into()])));
+        assert_eq!(keys("n/three"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tandem_shared::source::{CredentialRef, SourceName};
 use tokio::task::{JoinError, block_in_place};
 use tracing::{error, info};
 
+use super::edits::keys_of;
 use super::memory::{Memory, newest_status};
 use super::{Controller, RECENT, Read};
 use crate::crd::{StoredHelmRelease, Target};
@@ -51,15 +52,7 @@ impl Controller {
             .releases
             .get(key)
             .and_then(|entry| entry.wish.as_ref().ok());
-        let wants = wish.map(|wish| {
-            (
-                wish.name.clone(),
-                wish.wants
-                    .iter()
-                    .map(|want| want.key.clone())
-                    .collect::<Vec<_>>(),
-            )
-        });
+        let wants = wish.map(|wish| (wish.name.clone(), keys_of(&wish.wants)));
         let memory = self.memory.entry(key.clone()).or_default();
         memory.blocked = 0;
         let before = std::mem::replace(&mut memory.wants, wants.clone());
@@ -67,7 +60,12 @@ impl Controller {
             memory.asked_at = Some(Timestamp::now());
         }
         let Some((name, keys)) = wants else { return };
+        // It may have been edited while nobody looked.
+        let before = before.or_else(|| self.wanted.asked_by(&key.to_string()));
         let edited = before.is_some_and(|before| before != (name.clone(), keys.clone()));
+        if edited {
+            self.hold(key, &name);
+        }
         if edited || self.begun && self.asks_late(&name, &keys) {
             self.edited.insert(name);
         }
@@ -197,6 +195,7 @@ impl Controller {
             let news = block_in_place(|| self.served.read(&source));
             self.ctx.metrics.manifests.inc();
             self.doubt(&name);
+            self.let_go(&name);
             self.news(&name, &news);
             if source.credential.is_some() {
                 self.retain_credentials();

@@ -1,5 +1,6 @@
 //! What the controller remembers of one HelmRelease besides the object itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,12 +20,15 @@ use crate::storage::History;
 pub(super) struct Memory {
     /// The release of its last pass, for metrics.
     pub target: Option<Target>,
-    /// The source and the wants that it was last seen to have.
+    /// The source and the wants that it was last seen to have, in order.
     pub wants: Option<(SourceName, Vec<String>)>,
     /// Since when; `None` once a check since then has told about them.
     pub asked_at: Option<Timestamp>,
     /// Such a check was asked for.
     pub doubted: bool,
+    /// Its source was edited: refresh tokens whose checks say nothing about that, until
+    /// another one has been handled.
+    pub edited: Option<BTreeSet<String>>,
     /// The pass under way.
     pub running: Option<Running>,
     /// Another pass has to follow it.

@@ -1,6 +1,7 @@
 //! One task that knows everything and does nothing slow: it takes in what happened, keeps
 //! the requests on the volume right, and starts a pass for each HelmRelease that is touched.
 
+mod edits;
 mod hear;
 mod memory;
 mod passes;
@@ -229,6 +230,7 @@ impl Controller {
                 "everything is listed; beginning"
             );
             self.sweep_decisions();
+            self.hold_unobserved();
             self.everything(Trigger::resync);
         }
         while let Some(key) = self.queue.pop() {

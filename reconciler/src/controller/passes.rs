@@ -229,9 +229,16 @@ impl Controller {
             .memory
             .get(&entry.key)
             .is_some_and(|memory| memory.doubted);
+        let outdated = self.is_outdated(&entry.key, &wish.name);
         let view = |want: &str| {
             let refusal = self.wanted.refusal(&wish.name);
-            match self.served.view(&wish.name, want) {
+            let view = match self.served.view(&wish.name, want) {
+                WantView::Good { .. } if outdated => WantView::Pending(
+                    "the source is being checked, since chart was edited".to_owned(),
+                ),
+                view => view,
+            };
+            match view {
                 WantView::Problem(trouble)
                     if doubted && !trouble.source && !self.served.is_failing(&wish.name) =>
                 {

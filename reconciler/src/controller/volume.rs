@@ -70,6 +70,7 @@ impl Controller {
             let news = block_in_place(|| self.served.read(&source));
             self.ctx.metrics.manifests.inc();
             self.doubt(&name);
+            self.let_go(&name);
             self.news(&name, &news);
         }
         self.retain_credentials();
