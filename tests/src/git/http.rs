@@ -26,6 +26,10 @@ use tokio_rustls::server::TlsStream;
 use super::Upstreams;
 use crate::guard;
 use crate::pki::Authority;
+use crate::wait::{LONG, Look, until};
+
+/// How often a stalled request looks whether it is still to wait.
+const STALLED: Duration = Duration::from_millis(10);
 
 /// What the server does instead of serving at once.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +40,7 @@ pub struct Knobs {
     pub status: Option<u16>,
     /// Redirect everything to the same path below this address.
     pub redirect: Option<String>,
-    /// Take requests and never answer.
+    /// Take requests, and answer none of them as long as this is set.
     pub stall: bool,
     /// Send the answer byte by byte with this pause between two.
     pub drip: Option<Duration>,
@@ -91,6 +95,11 @@ pub struct HttpServer {
 impl HttpServer {
     /// Starts it on a free port.
     pub fn start(upstreams: &Upstreams, scheme: Scheme) -> Result<Self> {
+        Self::start_at(upstreams, scheme, 0)
+    }
+
+    /// Starts it on a port that it had before, or that was kept for it.
+    pub fn start_at(upstreams: &Upstreams, scheme: Scheme, port: u16) -> Result<Self> {
         let authority = Authority::new("tandem test git server")?;
         let authority_file = guard::folder("https")?.join("ca.crt");
         guard::write(&authority_file, authority.pem())?;
@@ -103,7 +112,7 @@ impl HttpServer {
             knobs: Mutex::default(),
             requests: Mutex::default(),
         });
-        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        let listener = std::net::TcpListener::bind(("127.0.0.1", port))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopped) = tokio::sync::oneshot::channel();
@@ -150,6 +159,11 @@ impl HttpServer {
         format!("{scheme}://127.0.0.1:{}", self.address.port())
     }
 
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// The authority's certificate, to trust an https server by.
     pub fn authority(&self) -> &Path {
         &self.authority
@@ -163,6 +177,19 @@ impl HttpServer {
     /// Every request so far.
     pub fn requests(&self) -> Vec<Request> {
         lock(&self.shared.requests).clone()
+    }
+
+    /// Waits until a request is there that isn't answered.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub async fn stalled(&self) -> Result<()> {
+        until("a request that waits for its answer", LONG, || async {
+            let requests = self.requests();
+            let waits = requests.iter().any(|one| one.status.is_none());
+            Ok(Look::when(waits, format!("{} requests", requests.len())))
+        })
+        .await
     }
 
     /// Forgets the requests so far.
@@ -211,10 +238,10 @@ async fn serve(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>) ->
         });
         requests.len() - 1
     };
-    let knobs = lock(&shared.knobs).clone();
-    if knobs.stall {
-        std::future::pending::<()>().await;
+    while lock(&shared.knobs).stall {
+        tokio::time::sleep(STALLED).await;
     }
+    let knobs = lock(&shared.knobs).clone();
     if let Some(delay) = knobs.delay {
         tokio::time::sleep(delay).await;
     }

@@ -1,8 +1,10 @@
 //! A case's world, its neighbour, and what befalls the two processes.
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::Api;
 use serde_json::{Value, json};
 use tandem_tests::charts;
-use tandem_tests::git::Upstream;
+use tandem_tests::git::{HttpServer, Upstream};
 use tandem_tests::kubernetes::{HelmRelease, from_git};
 use tandem_tests::pair::Extra;
 use tandem_tests::world::World;
@@ -36,6 +38,12 @@ impl Replay {
         Self::with(case, fate, &Extra::default(), &reconciler).await
     }
 
+    /// A world whose sidecar drops at once what nothing asks for any more.
+    pub(crate) async fn with_brief_grace(case: &str, fate: Fate) -> Self {
+        let sidecar = Extra::args(["--grace=1s", "--rescan-interval=1s"]);
+        Self::with(case, fate, &sidecar, &Extra::args([NEVER])).await
+    }
+
     /// A world with a pair of the case's own flags.
     pub(crate) async fn with(case: &str, fate: Fate, sidecar: &Extra, reconciler: &Extra) -> Self {
         let mut world = World::empty(&case.replace('_', "-")).await.unwrap();
@@ -59,9 +67,14 @@ impl Replay {
 
     /// In the middle of the case: what its fate is.
     pub(crate) async fn strike(&mut self) {
+        self.strike_while(async {}).await;
+    }
+
+    /// The same, and `happens` happens while both processes are away.
+    pub(crate) async fn strike_while(&mut self, happens: impl Future<Output = ()>) {
         self.strikes += 1;
         match self.fate {
-            Fate::Undisturbed => return,
+            Fate::Undisturbed => return happens.await,
             Fate::Restarted => {
                 self.world.reconciler_mut().unwrap().terminate().unwrap();
                 self.world.sidecar_mut().unwrap().terminate().unwrap();
@@ -71,6 +84,7 @@ impl Replay {
                 self.world.sidecar_mut().unwrap().kill().unwrap();
             }
         }
+        happens.await;
         self.world.sidecar_mut().unwrap().restart().unwrap();
         self.world.reconciler_mut().unwrap().restart().unwrap();
         self.world.sidecar().unwrap().ready().await.unwrap();
@@ -90,6 +104,41 @@ impl Replay {
             .marker("neighbour", &marker)
             .await
             .unwrap();
+    }
+
+    /// What is asked of `server` from now on waits for [`Replay::goes_on`].
+    pub(crate) fn holds(server: &HttpServer) {
+        server.clear();
+        server.set(|knobs| knobs.stall = true);
+    }
+
+    pub(crate) fn goes_on(server: &HttpServer) {
+        server.set(|knobs| knobs.stall = false);
+    }
+
+    /// `name` was installed and upgraded in place, `revisions` revisions in all, of which
+    /// none failed.
+    pub(crate) fn has_revisions(&self, name: &str, revisions: u32) {
+        let history = self.world.helm.history(&self.world.namespace, name);
+        let history = history.unwrap();
+        let found: Vec<_> = history
+            .iter()
+            .map(|one| (one.revision, one.status.as_str()))
+            .collect();
+        let expected: Vec<_> = (1..=revisions)
+            .map(|one| match one == revisions {
+                true => (one, "deployed"),
+                false => (one, "superseded"),
+            })
+            .collect();
+        assert_eq!(found, expected, "{name}: {history:?}");
+    }
+
+    /// The identity of the release's ConfigMap: another one after an uninstall.
+    pub(crate) async fn uid(&self, name: &str) -> String {
+        let maps: Api<ConfigMap> =
+            Api::namespaced(self.world.client.clone(), &self.world.namespace);
+        maps.get(name).await.unwrap().metadata.uid.unwrap()
     }
 
     /// What holds at the end of every case: it was disturbed if it was to be, and the
@@ -137,7 +186,12 @@ impl Replay {
     pub(crate) async fn live(&self, name: &str, commit: &str, marker: &str) -> HelmRelease {
         let releases = &self.world.releases;
         let found = releases.released_from(name, commit).await.unwrap();
-        releases.marker(name, marker).await.unwrap();
+        self.live_marker(name, marker).await;
         found
+    }
+
+    /// `name` shows `marker`.
+    pub(crate) async fn live_marker(&self, name: &str, marker: &str) {
+        self.world.releases.marker(name, marker).await.unwrap();
     }
 }

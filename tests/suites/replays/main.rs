@@ -9,30 +9,40 @@
 )]
 
 /// Makes three tests of each case: undisturbed, restarted in the middle, killed in the
-/// middle.
+/// middle. A case may name how its world is started.
 macro_rules! replays {
-    ($($(#[$doc:meta])* $case:ident)+) => {$(
+    ($($(#[$doc:meta])* $case:ident $([$start:ident])?)+) => {$(
         $(#[$doc])*
         mod $case {
             use crate::common::{Fate, Replay};
 
+            async fn replay(fate: Fate) {
+                let world = replays!(@world $($start)?);
+                super::$case(world(stringify!($case), fate).await).await;
+            }
+
             #[tokio::test]
             async fn undisturbed() {
-                super::$case(Replay::start(stringify!($case), Fate::Undisturbed).await).await;
+                replay(Fate::Undisturbed).await;
             }
 
             #[tokio::test]
             async fn restarted() {
-                super::$case(Replay::start(stringify!($case), Fate::Restarted).await).await;
+                replay(Fate::Restarted).await;
             }
 
             #[tokio::test]
             async fn killed() {
-                super::$case(Replay::start(stringify!($case), Fate::Killed).await).await;
+                replay(Fate::Killed).await;
             }
         }
     )+};
+    (@world) => { Replay::start };
+    (@world $start:ident) => { Replay::$start };
 }
 
 mod common;
+mod edits;
+mod paths;
 mod refs;
+mod steady;
