@@ -99,3 +99,13 @@ pub fn hook(name: &str, when: &str, extra: &str) -> String {
          spec:\n      restartPolicy: Never\n      containers:\n        - name: hook\n          image: registry.example/hook:1\n"
     )
 }
+
+/// So many bytes that nothing can compress, the same in every run.
+pub fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::{guard, programs};
@@ -103,6 +103,14 @@ impl Helm {
             .into_iter()
             .map(|one| (one.revision, one.status))
             .collect())
+    }
+
+    /// The state of every revision; all that there ever were, from the first one on.
+    pub fn states(&self, namespace: &str, release: &str) -> Result<Vec<String>> {
+        let history = self.revisions(namespace, release)?;
+        let numbered = history.iter().zip(1..).all(|(one, number)| one.0 == number);
+        ensure!(numbered, "not from the first one on: {history:?}");
+        Ok(history.into_iter().map(|(_, state)| state).collect())
     }
 
     /// The names of the releases in a namespace, in any state.

@@ -57,6 +57,17 @@ impl World {
         Ok(world)
     }
 
+    /// A world whose pair polls nothing by itself, and looks again at every HelmRelease in
+    /// this interval.
+    pub async fn resyncing(prefix: &str, every: &str) -> Result<Self> {
+        let mut world = Self::empty(prefix).await?;
+        let args = [NEVER.to_owned(), format!("--charts-sync-interval={every}")];
+        world
+            .start_pair(&Extra::default(), &Extra::args(args))
+            .await?;
+        Ok(world)
+    }
+
     /// A world without processes, with a helm of the test's own choice.
     pub async fn with_helm(prefix: &str, helm: Option<std::path::PathBuf>) -> Result<Self> {
         let cluster = Cluster::shared()?;

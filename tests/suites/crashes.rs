@@ -33,21 +33,8 @@ fn app(url: &str) -> Value {
     spec
 }
 
-/// Waits until the newest of Helm's records of `web` has this status.
 async fn record(world: &World, status: &str) {
-    until(format!("a record that is {status}"), LONG, || async {
-        let records = world.releases.records("web").await?;
-        let last = records
-            .last()
-            .and_then(|labels| labels.get("status"))
-            .cloned();
-        Ok(Look::when(
-            last.as_deref() == Some(status),
-            format!("{records:?}"),
-        ))
-    })
-    .await
-    .unwrap();
+    world.releases.record("web", status).await.unwrap();
 }
 
 async fn config_map_uid(world: &World) -> Option<String> {

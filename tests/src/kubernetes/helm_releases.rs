@@ -19,8 +19,8 @@ use crate::wait::{LONG, Look, until};
 /// The HelmReleases of one namespace.
 #[derive(Clone)]
 pub struct HelmReleases {
-    client: Client,
-    namespace: String,
+    pub(super) client: Client,
+    pub(super) namespace: String,
     api: Api<DynamicObject>,
 }
 
@@ -377,21 +377,15 @@ impl HelmReleases {
         Ok(api.create(&PostParams::default(), object).await?)
     }
 
-    /// The labels of the release's records in Helm's storage, by revision.
-    pub async fn records(&self, release: &str) -> Result<Vec<BTreeMap<String, String>>> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let ours = ListParams::default().labels(&format!("owner=helm,name={release}"));
-        let mut records: Vec<_> = secrets
-            .list(&ours)
-            .await?
-            .into_iter()
-            .map(|secret| secret.metadata.labels.unwrap_or_default())
-            .collect();
-        records.sort_by_key(|labels| {
-            labels
-                .get("version")
-                .and_then(|version| version.parse::<u32>().ok())
-        });
-        Ok(records)
+    /// Waits until whatever is created is younger than this HelmRelease: age is in whole
+    /// seconds, and of two of the same age the UID decides.
+    pub async fn is_the_older_one(&self, name: &str) -> Result<()> {
+        let created = self.get(name).await?.0.metadata.creation_timestamp;
+        let created = created.context("it has no age")?.0.as_second();
+        until("the next second", LONG, || async {
+            let seconds = jiff::Timestamp::now().as_second();
+            Ok(Look::when(seconds > created, seconds))
+        })
+        .await
     }
 }

@@ -9,7 +9,16 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
-use crate::wait::LONG;
+use crate::wait::{LONG, Look, until};
+
+/// How a Job ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum JobEnd {
+    /// Its Pods did what they were to do.
+    Complete,
+    /// They didn't.
+    Failed,
+}
 
 /// Completes every Job of a namespace, as a node would, until `enough`.
 pub async fn complete_jobs<F>(
@@ -24,12 +33,8 @@ where
     let deadline = Instant::now() + LONG;
     while !enough().await? {
         for job in jobs.list(&ListParams::default()).await? {
-            let done = job
-                .status
-                .as_ref()
-                .is_some_and(|status| status.completion_time.is_some());
-            if !done {
-                complete(&jobs, &job).await?;
+            if runs(&job) {
+                end(&jobs, &job, JobEnd::Complete).await?;
             }
         }
         ensure!(
@@ -42,7 +47,32 @@ where
     Ok(())
 }
 
-async fn complete(jobs: &Api<Job>, job: &Job) -> Result<()> {
+/// Waits for a Job that runs, and ends it, as a node would.
+///
+/// # Errors
+/// When it doesn't appear, or the API server refuses its status.
+pub async fn end_job(client: &Client, namespace: &str, name: &str, how: JobEnd) -> Result<()> {
+    let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
+    until(format!("Job {name} to run"), LONG, || async {
+        let Some(job) = jobs.get_opt(name).await?.filter(runs) else {
+            return Ok(Look::NotYet("no such Job, or it has ended".to_owned()));
+        };
+        let ended = end(&jobs, &job, how).await?;
+        Ok(Look::when(ended, "its controller was faster"))
+    })
+    .await
+}
+
+fn runs(job: &Job) -> bool {
+    let conditions = job.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let ended = conditions.into_iter().flatten().any(|condition| {
+        ["Complete", "Failed"].contains(&condition.type_.as_str()) && condition.status == "True"
+    });
+    !ended && job.metadata.deletion_timestamp.is_none()
+}
+
+/// `false` when it is to be looked at again.
+async fn end(jobs: &Api<Job>, job: &Job, how: JobEnd) -> Result<bool> {
     let now = jiff::Timestamp::now().to_string();
     // Once it is set, this can't be changed any more.
     let started = job
@@ -51,27 +81,28 @@ async fn complete(jobs: &Api<Job>, job: &Job) -> Result<()> {
         .and_then(|status| status.start_time.as_ref());
     let started = started.map_or_else(|| now.clone(), |time| time.0.to_string());
     let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now, "lastProbeTime": now });
+    let (conditions, completed, counted) = match how {
+        JobEnd::Complete => (["SuccessCriteriaMet", "Complete"], Some(&now), "succeeded"),
+        JobEnd::Failed => (["FailureTarget", "Failed"], None, "failed"),
+    };
     // Of this very state: its controller may be writing to it just now.
     let status = json!({ "metadata": { "resourceVersion": job.resource_version() }, "status": {
         "startTime": started,
-        "completionTime": now,
-        "succeeded": 1,
+        "completionTime": completed,
+        counted: 1,
         "active": 0,
         "ready": 0,
         "terminating": 0,
-        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
+        "conditions": conditions.map(condition),
     } });
+    let ours = PatchParams::default();
     match jobs
-        .patch_status(
-            &job.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(&status),
-        )
+        .patch_status(&job.name_any(), &ours, &Patch::Merge(&status))
         .await
     {
-        Ok(_) => Ok(()),
-        // Gone, or written by its controller since it was read: look again.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Ok(_) => Ok(true),
+        // Gone, or written by its controller since it was read.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

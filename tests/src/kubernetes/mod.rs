@@ -3,6 +3,7 @@
 mod helm_releases;
 mod jobs;
 mod pods;
+mod records;
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use kube::{Client, ResourceExt};
 use crate::wait::{LONG, Look, until};
 
 pub use helm_releases::{HelmRelease, HelmReleases, from_git};
-pub use jobs::complete_jobs;
+pub use jobs::{JobEnd, complete_jobs, end_job};
 pub use pods::{PodEnd, end_pod};
 
 /// The field manager of everything that the harness applies.

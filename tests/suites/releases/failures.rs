@@ -5,7 +5,6 @@ use serde_json::json;
 use tandem_tests::charts;
 use tandem_tests::kubernetes::{HelmRelease, from_git};
 use tandem_tests::pair::Extra;
-use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
 use crate::common::{app, upstream};
@@ -84,13 +83,7 @@ async fn a_release_that_helm_cannot_store_keeps_its_predecessor() {
         .await
         .unwrap();
     releases.released_from("web", &first).await.unwrap();
-    let mut state = 1_u32;
-    let noise: Vec<u8> = (0..1_200_000)
-        .map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            state.to_be_bytes()[0]
-        })
-        .collect();
+    let noise = charts::noise(1_200_000);
     upstream.write("charts/app/files/blob.bin", noise).unwrap();
     upstream.push("main", "Add a blob").unwrap();
     world.sync().await.unwrap();
@@ -183,15 +176,7 @@ async fn deleted_while_it_is_upgraded_it_leaves_nothing() {
         .unwrap();
     upstream.push("main", "Add a stuck hook").unwrap();
     world.sync().await.unwrap();
-    until("the pending upgrade", LONG, || async {
-        let records = releases.records("web").await?;
-        Ok(Look::when(
-            records.iter().any(|one| one["status"] == "pending-upgrade"),
-            format!("{records:?}"),
-        ))
-    })
-    .await
-    .unwrap();
+    releases.record("web", "pending-upgrade").await.unwrap();
     releases.delete("web").await.unwrap();
     releases.gone("web").await.unwrap();
     assert!(world.helm.list(&world.namespace).unwrap().is_empty());

@@ -1,25 +1,11 @@
 //! Who else works on a release: people, and other HelmReleases.
 
-use jiff::Timestamp;
 use serde_json::json;
-use tandem_tests::kubernetes::{HelmRelease, HelmReleases};
+use tandem_tests::kubernetes::HelmRelease;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
 use crate::common::{app, push, upstream};
-
-/// Waits until whatever is created is younger than this HelmRelease: age is in whole seconds,
-/// and of two of the same age the UID decides.
-async fn is_the_older_one(releases: &HelmReleases, name: &str) {
-    let one = releases.get(name).await.unwrap();
-    let created = one.0.metadata.creation_timestamp.unwrap().0;
-    until("the next second", LONG, || async {
-        let seconds = Timestamp::now().as_second();
-        Ok(Look::when(seconds > created.as_second(), seconds))
-    })
-    .await
-    .unwrap();
-}
 
 #[tokio::test]
 async fn a_release_made_by_hand_is_adopted() {
@@ -118,7 +104,7 @@ async fn one_release_has_one_owner() {
         .await
         .unwrap();
     releases.released_from("first", &first).await.unwrap();
-    is_the_older_one(&releases, "first").await;
+    releases.is_the_older_one("first").await.unwrap();
     let mut other = app(&upstream.file_url(), "shared");
     other["values"] = json!({"a": "other"});
     releases.apply("second", &other).await.unwrap();
@@ -176,7 +162,7 @@ async fn a_release_of_another_name_takes_the_place_of_the_former_one() {
     releases.apply("web", &app("first")).await.unwrap();
     releases.released("web").await.unwrap();
     // Somebody else wants that name, and gets it once it is free: then it stays.
-    is_the_older_one(&releases, "web").await;
+    releases.is_the_older_one("web").await.unwrap();
     releases.apply("heir", &app("first")).await.unwrap();
     releases
         .condition("heir", "Ready", "False", "web")

@@ -2,19 +2,13 @@
 
 use serde_json::{Value, json};
 use tandem_tests::charts;
-use tandem_tests::pair::Extra;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
 use crate::common::{app, upstream};
 
-/// A pair that looks again at nothing by itself.
-async fn start(prefix: &str) -> World {
-    let mut world = World::empty(prefix).await.unwrap();
-    let never = Extra::args(["--git-poll-interval=24h", "--charts-sync-interval=24h"]);
-    world.start_pair(&Extra::default(), &never).await.unwrap();
-    world
-}
+/// Nothing is looked at again by itself.
+const NEVER: &str = "24h";
 
 async fn deployed(world: &World, release: &str, wanted: &Value) {
     until(format!("{release} with {wanted}"), LONG, || async {
@@ -31,7 +25,7 @@ async fn deployed(world: &World, release: &str, wanted: &Value) {
 
 #[tokio::test]
 async fn an_edit_of_what_a_helmrelease_names_is_followed_at_once() {
-    let world = start("named").await;
+    let world = World::resyncing("named", NEVER).await.unwrap();
     let (upstream, commit) = upstream(&world, "charts", "one");
     let releases = world.releases.clone();
     let mut spec = app(&upstream.file_url(), "web");
@@ -97,7 +91,7 @@ async fn an_edit_of_what_a_helmrelease_names_is_followed_at_once() {
 
 #[tokio::test]
 async fn an_edit_cuts_short_what_is_being_waited_for() {
-    let world = start("short").await;
+    let world = World::resyncing("short", NEVER).await.unwrap();
     let (upstream, _) = upstream(&world, "charts", "one");
     let hook = charts::hook("stuck", "pre-upgrade", "");
     let when_asked = format!("{{{{ if .Values.stuck }}}}\n{hook}{{{{ end }}}}\n");
@@ -117,13 +111,7 @@ async fn an_edit_cuts_short_what_is_being_waited_for() {
     releases.released("web").await.unwrap();
 
     put("{step: 2, stuck: true}").await;
-    until("the pending upgrade", LONG, || async {
-        let records = releases.records("web").await?;
-        let pending = records.iter().any(|one| one["status"] == "pending-upgrade");
-        Ok(Look::when(pending, format!("{records:?}")))
-    })
-    .await
-    .unwrap();
+    releases.record("web", "pending-upgrade").await.unwrap();
     put("step: 3").await;
     deployed(&world, "web", &json!({"step": 3})).await;
     releases.released("web").await.unwrap();

@@ -3,8 +3,6 @@
 //! No node runs Pods here: without replicas the Deployment is ready at once, with replicas
 //! the wait for it ends with `spec.timeout`, which is short only while it is to fail.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 use tandem_tests::git::Upstream;
 use tandem_tests::kubernetes::HelmRelease;
@@ -12,7 +10,7 @@ use tandem_tests::programs;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
-use crate::common::{app, upstream};
+use crate::common::{app, ran, states, upstream};
 
 /// A release `web` that is ready and is rolled back when an upgrade fails.
 async fn installed(world: &World) -> Upstream {
@@ -64,23 +62,6 @@ async fn given_up(world: &World, rollbacks: u32) {
     assert_eq!(found.condition("Released").unwrap().0, "False");
     assert_eq!(found.condition("Ready").unwrap().0, "False");
     assert_eq!(found.status("releaseStatus"), "deployed");
-}
-
-/// Tells how often helm was run, and asserts that it was no more than that.
-#[allow(clippy::print_stdout)] // Shown with --nocapture.
-pub(crate) async fn ran(world: &World, wanted: &[(&str, f64)]) {
-    let metrics = world.reconciler().unwrap().metrics().await.unwrap();
-    let runs = metrics.helm_runs();
-    println!("{}: helm was run for {runs:?}", world.namespace);
-    assert_eq!(runs, BTreeMap::from_iter(wanted.iter().copied()));
-}
-
-/// The state of every revision, from the first one on.
-pub(crate) fn states(world: &World) -> Vec<String> {
-    let history = world.helm.revisions(&world.namespace, "web").unwrap();
-    let numbered = history.iter().zip(1..).all(|(one, number)| one.0 == number);
-    assert!(numbered, "{history:?}");
-    history.into_iter().map(|(_, state)| state).collect()
 }
 
 fn log(world: &World) -> String {

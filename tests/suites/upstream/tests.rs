@@ -5,8 +5,7 @@ use tandem_tests::kubernetes::{HelmRelease, PodEnd, end_pod};
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
-use crate::common::{app, upstream};
-use crate::rollbacks::{ran, states};
+use crate::common::{app, ran, states, upstream};
 
 /// Named by the revision, so that a Pod tells which run it belongs to.
 const TEST: &str = "apiVersion: v1

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use tandem_tests::kubernetes::HelmReleases;
-use tandem_tests::pair::Extra;
 use tandem_tests::world::World;
 
 use crate::common::{app, upstream};
@@ -12,10 +11,8 @@ use crate::common::{app, upstream};
 /// When valuesFrom.secretKeyRefs are defined, they are sourced
 #[tokio::test]
 async fn values_from_objects_of_any_namespace() {
-    let mut world = World::empty("key-refs").await.unwrap();
     // What is in another namespace than the one looked after isn't followed.
-    let often = Extra::args(["--git-poll-interval=24h", "--charts-sync-interval=1s"]);
-    world.start_pair(&Extra::default(), &often).await.unwrap();
+    let world = World::resyncing("key-refs", "1s").await.unwrap();
     let (upstream, _) = upstream(&world);
     let elsewhere = world.cluster.namespace("key-refs-elsewhere").await.unwrap();
     let releases = world.releases.clone();
