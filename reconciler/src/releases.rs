@@ -9,7 +9,8 @@ use tandem_shared::decision::ObjectRef;
 
 use crate::config::SourceDefaults;
 use crate::crd::{
-    ABANDON_ANNOTATION, FINALIZER, HelmRelease, SUSPEND_ANNOTATION, StoredHelmRelease, Target,
+    ABANDON_ANNOTATION, FINALIZER, HelmRelease, REQUEST_ANNOTATION, SUSPEND_ANNOTATION,
+    StoredHelmRelease, Target,
 };
 use crate::demand::{self, Wish, WishError};
 
@@ -141,6 +142,12 @@ impl Entry {
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.is_annotated(SUSPEND_ANNOTATION)
+    }
+
+    /// When somebody asked for it to be looked at, in whatever words.
+    #[must_use]
+    pub fn requested_at(&self) -> Option<&String> {
+        self.object.annotations().get(REQUEST_ANNOTATION)
     }
 
     fn is_annotated(&self, annotation: &str) -> bool {

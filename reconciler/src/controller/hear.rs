@@ -14,6 +14,7 @@ use super::{Controller, RECENT, Read};
 use crate::crd::{StoredHelmRelease, Target};
 use crate::http::SyncRequest;
 use crate::metrics::Trigger;
+use crate::reconcile::plan::Failures;
 use crate::records::{Records, StoredRecord};
 use crate::references::{self, Kind, Seen};
 use crate::releases::{Change, Entry, Key};
@@ -32,6 +33,7 @@ impl Controller {
                 Change::Added | Change::Asked => {
                     self.stale = true;
                     self.note_wants(&key);
+                    self.note_request(&key, change);
                     self.note_references(&key);
                     self.tell_former_owners(&key);
                     self.touch(key, Trigger::helmrelease);
@@ -68,6 +70,26 @@ impl Controller {
         }
         if edited || self.begun && self.asks_late(&name, &keys) {
             self.edited.insert(name);
+        }
+    }
+
+    /// Whoever asks for a HelmRelease to be looked at wants no old news, and no more waiting.
+    fn note_request(&mut self, key: &Key, change: Change) {
+        let Some(entry) = self.releases.get(key) else {
+            return;
+        };
+        let requested = entry.requested_at().cloned();
+        let source = entry.wish.as_ref().ok().map(|wish| wish.name.clone());
+        let memory = self.memory.entry(key.clone()).or_default();
+        let before = std::mem::replace(&mut memory.requested, requested);
+        if change == Change::Added || memory.requested.is_none() || memory.requested == before {
+            return;
+        }
+        info!(helmrelease = %key, requested = memory.requested, "asked for by an annotation");
+        memory.failures = Failures::default();
+        if let Some(source) = source {
+            self.hold(key, &source);
+            self.edited.insert(source);
         }
     }
 

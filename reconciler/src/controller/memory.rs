@@ -29,6 +29,8 @@ pub(super) struct Memory {
     /// Its source was edited: refresh tokens whose checks say nothing about that, until
     /// another one has been handled.
     pub edited: Option<BTreeSet<String>>,
+    /// When somebody last asked for it to be looked at, in their own words.
+    pub requested: Option<String>,
     /// The pass under way.
     pub running: Option<Running>,
     /// Another pass has to follow it.

@@ -33,6 +33,10 @@ pub const ABANDON_ANNOTATION: &str = "helm.fluxcd.io/abandon";
 /// On a `HelmRelease`: `"true"` lets nothing be done for it until the annotation goes.
 pub const SUSPEND_ANNOTATION: &str = "helm.fluxcd.io/suspend";
 
+/// On a `HelmRelease`: any new value asks for its source to be checked and its release to be
+/// tried at once, as with Flux's own controllers.
+pub const REQUEST_ANNOTATION: &str = "reconcile.fluxcd.io/requestedAt";
+
 /// The finalizer that keeps a `HelmRelease` until its release is uninstalled.
 pub const FINALIZER: &str = "helm.fluxcd.io/release";
 

@@ -50,6 +50,9 @@ pub struct HelmReleaseStatus {
     /// The operation that was started last, for as long as Helm's record isn't settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
+    /// The annotation `reconcile.fluxcd.io/requestedAt` that was last acted upon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handled_reconcile_at: Option<String>,
     /// The last run of the chart's tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_test: Option<LastTest>,

@@ -13,7 +13,7 @@ use super::plan::{Reason, whole_seconds};
 use super::report::ReportError;
 use crate::crd::ConditionType;
 use crate::metrics::Stage;
-use crate::status;
+use crate::status::{self, Obstacle};
 use crate::storage::History;
 
 impl Pass<'_> {
@@ -47,6 +47,10 @@ impl Pass<'_> {
         }
         if !entry.is_suspended() {
             status::resumed(&mut self.draft);
+        }
+        if !self.is_fetching() {
+            let requested = entry.requested_at().cloned();
+            self.draft.status.last_handled_reconcile_at = requested;
         }
         // First: whoever reads of it in the API finds it on the volume, too.
         if let Some(action) = self.action
@@ -84,6 +88,12 @@ impl Pass<'_> {
         self.ctx
             .metrics
             .action("sync", !failed, &self.target, self.began.elapsed());
+    }
+
+    /// Whether nothing could be decided for want of the source's answer.
+    fn is_fetching(&self) -> bool {
+        let reason = self.decided.as_ref().map(|decided| decided.reason);
+        reason == Some(Reason::Blocked(Obstacle::FETCHING))
     }
 
     pub(super) fn decision(&self, action: &str) -> decision::Decision {

@@ -65,12 +65,15 @@ pub enum ObstacleKind {
 }
 
 impl Obstacle {
+    /// The reason of all that isn't there yet.
+    pub const FETCHING: &'static str = "Fetching";
+
     /// The chart, or what comes with it, isn't there yet.
     #[must_use]
     pub fn fetching(why: &str) -> Self {
         Self {
             kind: ObstacleKind::Fetching,
-            reason: "Fetching",
+            reason: Self::FETCHING,
             message: why.to_owned(),
         }
     }

@@ -553,7 +553,7 @@ fn a_chart_that_cannot_be_had_leaves_the_release_as_it_is() {
 
 #[test]
 fn a_chart_that_is_awaited_is_no_news_to_what_is_released() {
-    let blocked = decision(Action::Wait, Reason::Blocked("Fetching"));
+    let blocked = decision(Action::Wait, Reason::Blocked(Obstacle::FETCHING));
     let fetching = obstacle(ObstacleKind::Fetching);
     let before = installed();
     let same = pass(&before, |draft, subject| {

@@ -6,11 +6,11 @@
     clippy::disallowed_methods
 )]
 
+mod annotations;
 mod bad_input;
 mod common;
 mod failures;
 mod life;
 mod owners;
 mod sources;
-mod suspend;
 mod values;
