@@ -37,6 +37,9 @@ pub const SUSPEND_ANNOTATION: &str = "helm.fluxcd.io/suspend";
 /// tried at once, as with Flux's own controllers.
 pub const REQUEST_ANNOTATION: &str = "reconcile.fluxcd.io/requestedAt";
 
+/// On a released object: the HelmRelease that it was released for.
+pub const ANTECEDENT_ANNOTATION: &str = "helm.fluxcd.io/antecedent";
+
 /// The finalizer that keeps a `HelmRelease` until its release is uninstalled.
 pub const FINALIZER: &str = "helm.fluxcd.io/release";
 

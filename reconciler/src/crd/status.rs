@@ -56,6 +56,9 @@ pub struct HelmReleaseStatus {
     /// The last run of the chart's tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_test: Option<LastTest>,
+    /// Revision of the release whose objects are all annotated with this HelmRelease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotated_revision: Option<i64>,
     /// Releases that it had under other names, or in other namespaces. They are removed
     /// once the present one stands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

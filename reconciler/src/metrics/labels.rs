@@ -128,6 +128,8 @@ pub enum Written {
     event,
     /// One of Helm's records.
     record,
+    /// The annotation of a released object.
+    annotation,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -197,6 +197,15 @@ impl Metrics {
         self.writes.get_or_create(&WriteLabels { kind }).inc();
     }
 
+    /// Released objects were annotated.
+    pub fn annotated(&self, objects: u64) {
+        if objects > 0 {
+            let kind = Written::annotation;
+            let writes = self.writes.get_or_create(&WriteLabels { kind });
+            writes.inc_by(objects);
+        }
+    }
+
     /// A helm child is started.
     pub fn child(&self, verb: &'static str) {
         self.children.get_or_create(&VerbLabels { verb }).inc();

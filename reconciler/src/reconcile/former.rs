@@ -87,7 +87,7 @@ impl Pass<'_> {
     }
 
     /// The one that waits longer than others must not make them wait.
-    fn again(&mut self, again: Again) {
+    pub(super) fn again(&mut self, again: Again) {
         self.finished.again = match (self.finished.again, again) {
             (Again::Backoff, _) => Again::Backoff,
             (Again::At(one), Again::At(other)) => Again::At(one.min(other)),
@@ -243,6 +243,8 @@ impl Pass<'_> {
             chart: None,
             values: None,
             identity: None,
+            owner: self.snapshot.entry.key.clone(),
+            annotated: None,
             mask: Mask::default(),
             lock: fresh.lock,
             place: self.place.take(),

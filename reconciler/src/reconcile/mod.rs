@@ -5,6 +5,7 @@
 //! and only what is planned on them is carried out, action by action, until the plan has
 //! nothing more to do.
 
+mod antecedent;
 pub mod artifacts;
 pub mod backoff;
 pub mod content;

@@ -6,17 +6,21 @@ use std::sync::Arc;
 use data_encoding::BASE64;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Preconditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, Preconditions};
 use kube::core::GroupVersionKind;
 use kube::discovery::{self, Scope};
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::crd::Target;
+use super::antecedent;
+use super::report;
+use crate::crd::{ANTECEDENT_ANNOTATION, Target};
+use crate::releases::Key;
 use crate::values::read_yaml;
 
-/// Lookups under way at a time.
+/// Calls for one release under way at a time.
 const CONCURRENCY: usize = 8;
 
 /// One object that a manifest names.
@@ -57,6 +61,23 @@ pub struct Seen {
 }
 
 impl Seen {
+    fn new(object: ObjectRef, metadata: ObjectMeta) -> Self {
+        Self {
+            object,
+            created: metadata.creation_timestamp.map(|time| time.0),
+            terminating: metadata.deletion_timestamp.is_some(),
+            uid: metadata.uid,
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+        }
+    }
+
+    /// The HelmRelease that it is annotated for.
+    #[must_use]
+    pub fn antecedent(&self) -> Option<Key> {
+        antecedent::parse(self.annotations.get(ANTECEDENT_ANNOTATION)?)
+    }
+
     /// Whether Helm marked it as an object of this release.
     #[must_use]
     pub fn belongs_to(&self, release: &Target) -> bool {
@@ -90,12 +111,35 @@ impl Seen {
     }
 }
 
-/// The API server can't be asked about objects.
+/// What came of annotating objects.
+#[derive(Debug, Default)]
+pub struct Annotated {
+    /// Those that bear the annotation now.
+    pub seen: Vec<Seen>,
+    /// Those that don't, and why. One that isn't there is among neither.
+    pub left: Vec<(ObjectRef, ObjectsError)>,
+}
+
+/// The API server can't be asked about an object, or says no.
 #[derive(Debug, thiserror::Error)]
-#[error("look up {object}: {source}")]
+#[error("{what} {object}: {source}")]
 pub struct ObjectsError {
+    what: &'static str,
     object: String,
     source: Box<kube::Error>,
+}
+
+impl ObjectsError {
+    /// Whether it may pass by itself: the API server didn't say that it never will.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self.source.as_ref() {
+            kube::Error::Api(status) => {
+                !matches!(status.code, 400..=499) || matches!(status.code, 409 | 429)
+            }
+            _ => true,
+        }
+    }
 }
 
 /// Looks objects up; remembers how kinds are served.
@@ -142,22 +186,54 @@ impl Objects {
         object: ObjectRef,
         namespace: &str,
     ) -> Result<Option<Seen>, ObjectsError> {
-        let failed = |source: kube::Error| ObjectsError {
-            object: object.to_string(),
-            source: Box::new(source),
-        };
-        let Some(api) = self.api(&object, namespace).await.map_err(failed)? else {
+        let failed = failed("look up", &object);
+        let Some(api) = self.api(&object, namespace).await.map_err(&failed)? else {
             return Ok(None);
         };
-        let found = api.get_metadata_opt(&object.name).await.map_err(failed)?;
-        Ok(found.map(|found| Seen {
-            created: found.metadata.creation_timestamp.map(|time| time.0),
-            terminating: found.metadata.deletion_timestamp.is_some(),
-            uid: found.metadata.uid,
-            labels: found.metadata.labels.unwrap_or_default(),
-            annotations: found.metadata.annotations.unwrap_or_default(),
-            object,
-        }))
+        let found = api.get_metadata_opt(&object.name).await.map_err(&failed)?;
+        Ok(found.map(|found| Seen::new(object, found.metadata)))
+    }
+
+    /// Annotates objects with the HelmRelease that they are released for, over whatever
+    /// stood there. What the API server answers is as good as a look at them.
+    pub async fn annotate(&self, objects: &[ObjectRef], namespace: &str, owner: &Key) -> Annotated {
+        let value = antecedent::value(owner);
+        let patch = Patch::Merge(json!({
+            "metadata": { "annotations": { ANTECEDENT_ANNOTATION: value } },
+        }));
+        let patched = objects
+            .iter()
+            .cloned()
+            .map(|object| self.patch(object, namespace, &patch));
+        let answers: Vec<_> = stream::iter(patched).buffered(CONCURRENCY).collect().await;
+        let mut annotated = Annotated::default();
+        for answer in answers {
+            match answer {
+                Ok(seen) => annotated.seen.extend(seen),
+                Err(left) => annotated.left.push(left),
+            }
+        }
+        annotated
+    }
+
+    async fn patch(
+        &self,
+        object: ObjectRef,
+        namespace: &str,
+        patch: &Patch<Value>,
+    ) -> Result<Option<Seen>, (ObjectRef, ObjectsError)> {
+        let failed = failed("annotate", &object);
+        let api = match self.api(&object, namespace).await {
+            Ok(Some(api)) => api,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err((object, failed(error))),
+        };
+        let parameters = report::parameters();
+        match api.patch_metadata(&object.name, &parameters, patch).await {
+            Ok(found) => Ok(Some(Seen::new(object, found.metadata))),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err((object, failed(error))),
+        }
     }
 
     /// Removes an object that was seen, and no other of its name.
@@ -166,11 +242,8 @@ impl Objects {
     /// If the API server can't be asked or says no. An object that is gone is no error.
     pub async fn remove(&self, seen: &Seen, namespace: &str) -> Result<(), ObjectsError> {
         let object = &seen.object;
-        let failed = |source: kube::Error| ObjectsError {
-            object: object.to_string(),
-            source: Box::new(source),
-        };
-        let Some(api) = self.api(object, namespace).await.map_err(failed)? else {
+        let failed = failed("remove", object);
+        let Some(api) = self.api(object, namespace).await.map_err(&failed)? else {
             return Ok(());
         };
         let only_this = Preconditions {
@@ -223,6 +296,15 @@ impl Objects {
             Err(kube::Error::Discovery(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+fn failed(what: &'static str, object: &ObjectRef) -> impl Fn(kube::Error) -> ObjectsError + use<> {
+    let object = object.to_string();
+    move |source| ObjectsError {
+        what,
+        object: object.clone(),
+        source: Box::new(source),
     }
 }
 

@@ -69,6 +69,8 @@ pub(super) struct Pass<'a> {
     pub(super) decided: Option<Decision>,
     /// The name of what was decided, also without a plan.
     pub(super) action: Option<&'static str>,
+    /// Objects couldn't be annotated, and whether that may pass by itself.
+    pub(super) unannotated: Option<bool>,
     /// Another HelmRelease has the name now.
     pub(super) replaced: bool,
     pub(super) chart: Option<(String, Digest)>,
@@ -119,6 +121,7 @@ impl<'a> Pass<'a> {
             place: None,
             decided: None,
             action: None,
+            unannotated: None,
             replaced: false,
             chart: None,
             snapshot,
@@ -190,6 +193,9 @@ impl<'a> Pass<'a> {
             Action::Nothing | Action::Wait | Action::Refuse
         ) {
             self.settle(&gathered, &decision);
+            if decision.action == Action::Nothing {
+                self.annotate().await;
+            }
             if decision.reason == Reason::InSync {
                 // What stands is no worse for it: the log and the list in the status tell.
                 self.remove_formers().await;
@@ -292,7 +298,7 @@ impl<'a> Pass<'a> {
         Ok((decision, opened))
     }
 
-    fn observe(&self) -> Observed {
+    pub(super) fn observe(&self) -> Observed {
         let status = &self.draft.status;
         let mut observed = Observed {
             now: Timestamp::now(),

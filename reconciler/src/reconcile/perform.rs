@@ -101,6 +101,8 @@ impl Pass<'_> {
                 }),
             values: material.map(|material| material.values.text().clone()),
             identity: material.and_then(|material| material.identities.first().cloned()),
+            owner: self.snapshot.entry.key.clone(),
+            annotated: self.draft.status.annotated_revision,
             mask: material.map_or_else(Mask::default, |material| material.values.mask().clone()),
             lock: self.lock(),
             place: self.place.take(),
@@ -134,10 +136,13 @@ impl Pass<'_> {
                     outcome.took,
                 );
                 if matches!(decision.action, Action::PatchLabel { .. }) {
+                    // Somebody else made it, under whatever number.
+                    self.draft.status.annotated_revision = None;
                     self.ran = Some("the release was taken over as it is".to_owned());
                 }
             }
         }
+        self.note_annotations(outcome.annotations);
         self.saw_history(outcome.history);
         Ok(Next::Step)
     }

@@ -146,7 +146,7 @@ pub fn started(draft: &mut Draft, subject: &Subject<'_>, operation: &Operation) 
     if phase.is_some() {
         draft.status.phase = phase;
     }
-    // After an uninstall the numbers begin anew: what was tested under this one is gone.
+    // After an uninstall the numbers begin anew: what was tested or annotated under this one is gone.
     let makes = !matches!(
         operation.action,
         OperationAction::Test | OperationAction::Uninstall | OperationAction::RemoveFailedInstall
@@ -154,6 +154,10 @@ pub fn started(draft: &mut Draft, subject: &Subject<'_>, operation: &Operation) 
     let tested = draft.status.last_test.as_ref();
     if makes && tested.is_some_and(|test| test.revision >= operation.revision) {
         draft.status.last_test = None;
+    }
+    let annotated = draft.status.annotated_revision;
+    if makes && annotated.is_some_and(|annotated| annotated >= operation.revision) {
+        draft.status.annotated_revision = None;
     }
     draft.about(subject.target);
     draft.status.operation = Some(operation.clone());

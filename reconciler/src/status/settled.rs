@@ -12,6 +12,10 @@ pub fn settled(
     obstacle: Option<&Obstacle>,
 ) {
     draft.about(subject.target);
+    if decision.reason == Reason::OwnedByOther {
+        // Its objects get the other's annotation, maybe under the same revision.
+        draft.status.annotated_revision = None;
+    }
     match (&decision.action, decision.reason) {
         (Action::Nothing, Reason::InSync) => in_sync(draft, subject, obstacle),
         (Action::Nothing, Reason::Suspended) => suspended(draft, &decision.message),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::crd::HelmReleaseStatus;
 use crate::reconcile::plan::{Action, Decision, Reason, TestResult};
+use crate::reconcile::release::Annotations;
 use crate::storage::{History, RecordMeta, RecordState};
 
 fn now() -> Timestamp {
@@ -54,6 +55,7 @@ fn outcome(end: End, message: &str, state: RecordState) -> Outcome {
         message: message.into(),
         history: History::new(vec![record]),
         test: None,
+        annotations: Annotations::default(),
         took: Duration::ZERO,
     }
 }
@@ -680,4 +682,44 @@ fn back_to_a_former_name_what_was_known_of_it_counts_again() {
     assert_eq!(draft.status.revision, before.revision);
     // The other one was never tried.
     assert_eq!(draft.status.former_releases, []);
+}
+
+#[test]
+fn what_was_annotated_under_a_number_says_nothing_of_the_next_one_of_that_number() {
+    let annotated = |revision| HelmReleaseStatus {
+        annotated_revision: Some(revision),
+        ..installed()
+    };
+    let after = |revision, action| {
+        pass(&annotated(revision), |draft, subject| {
+            started(draft, subject, &operation(action));
+        })
+        .annotated_revision
+    };
+    // The operation is on revision 2.
+    for action in [
+        OperationAction::Install,
+        OperationAction::Upgrade,
+        OperationAction::Rollback,
+    ] {
+        assert_eq!(after(1, action), Some(1), "{action:?}");
+        assert_eq!(after(2, action), None, "{action:?}");
+    }
+    assert_eq!(after(2, OperationAction::Test), Some(2));
+}
+
+#[test]
+fn what_another_helmrelease_has_is_annotated_anew_once_it_comes_back() {
+    let annotated = HelmReleaseStatus {
+        annotated_revision: Some(2),
+        ..installed()
+    };
+    let refused = |reason| {
+        pass(&annotated, |draft, subject| {
+            settled(draft, subject, &decision(Action::Refuse, reason), None);
+        })
+        .annotated_revision
+    };
+    assert_eq!(refused(Reason::OwnedByOther), None);
+    assert_eq!(refused(Reason::NamespaceMissing), Some(2));
 }

@@ -7,6 +7,7 @@
 )]
 
 mod annotations;
+mod antecedent;
 mod bad_input;
 mod common;
 mod failures;

@@ -83,51 +83,11 @@ fn label(identity: &Identity, revision: i64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::sync::Arc;
-
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::crd::Target;
-    use crate::identity::Inputs;
-    use crate::mask::Mask;
-    use crate::reconcile::release::Chart;
-    use crate::storage::History;
+    use crate::reconcile::release::job::tests::job;
     use crate::storage::tests::record;
-
-    fn job(action: Action, spec: Value) -> Job {
-        let target = Target {
-            namespace: "demo".into(),
-            name: "app".into(),
-        };
-        let identity = Identity::of(&Inputs {
-            artifact: "t1:00",
-            values: "{}",
-            reset_values: true,
-            force_upgrade: false,
-            disable_openapi_validation: false,
-            target: &target,
-        });
-        let mut whole = json!({"chart": {"git": "g", "path": "p"}});
-        for (key, value) in spec.as_object().unwrap() {
-            whole[key] = value.clone();
-        }
-        Job {
-            action,
-            target,
-            history: History::default(),
-            spec: Arc::new(serde_json::from_value(whole).unwrap()),
-            chart: Some(Chart {
-                directory: "/private/chart".into(),
-                revision: "0123abc".into(),
-            }),
-            values: Some(r#"{"password":"hunter2"}"#.into()),
-            identity: Some(identity),
-            mask: Mask::default(),
-            lock: None,
-            place: None,
-        }
-    }
 
     fn line(action: Action, spec: Value, last: Option<Value>) -> String {
         let last = last.map(record);

@@ -11,6 +11,7 @@ use crate::crd::{HelmReleaseSpec, Target};
 use crate::identity::Identity;
 use crate::mask::Mask;
 use crate::reconcile::plan::Action;
+use crate::releases::Key;
 use crate::storage::{History, RecordMeta};
 
 /// One action with everything that it needs.
@@ -30,6 +31,10 @@ pub struct Job {
     pub values: Option<Arc<str>>,
     /// What the release is made from, for an install, an upgrade or a label.
     pub identity: Option<Identity>,
+    /// Whom the release is made for; its objects are annotated with it.
+    pub owner: Key,
+    /// The revision whose objects are known to be annotated, if one is.
+    pub annotated: Option<i64>,
     /// The secrets among the values.
     pub mask: Mask,
     /// The release lock; the child inherits it. It is held for as long as the job lives.
@@ -92,6 +97,56 @@ impl Job {
             action: self.action.kind().as_str(),
             target: self.target.to_string(),
             what,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::identity::Inputs;
+
+    /// A job with a spec of these fields beside its chart.
+    pub(in crate::reconcile::release) fn job(action: Action, spec: Value) -> Job {
+        let target = Target {
+            namespace: "demo".into(),
+            name: "app".into(),
+        };
+        let identity = Identity::of(&Inputs {
+            artifact: "t1:00",
+            values: "{}",
+            reset_values: true,
+            force_upgrade: false,
+            disable_openapi_validation: false,
+            target: &target,
+        });
+        let mut whole = json!({"chart": {"git": "g", "path": "p"}});
+        for (key, value) in spec.as_object().unwrap() {
+            whole[key] = value.clone();
+        }
+        Job {
+            action,
+            target,
+            history: History::default(),
+            spec: Arc::new(serde_json::from_value(whole).unwrap()),
+            chart: Some(Chart {
+                directory: "/private/chart".into(),
+                revision: "0123abc".into(),
+            }),
+            values: Some(r#"{"password":"hunter2"}"#.into()),
+            identity: Some(identity),
+            owner: Key {
+                namespace: "demo".into(),
+                name: "app".into(),
+            },
+            annotated: None,
+            mask: Mask::default(),
+            lock: None,
+            place: None,
         }
     }
 }

@@ -92,7 +92,7 @@ pub(super) async fn remove(
 
 /// The suspects that aren't kept. An object is the same under another version of its API,
 /// and with its namespace written or not.
-fn unnamed(
+pub(super) fn unnamed(
     suspects: BTreeSet<ObjectRef>,
     kept: &BTreeSet<ObjectRef>,
     target: &Target,

@@ -4,6 +4,7 @@
 //! What became of an action is read from Helm's record afterwards, never from an exit code:
 //! a child may be killed after its last write, or fail after it.
 
+mod annotate;
 mod arguments;
 mod deadline;
 mod job;
@@ -21,14 +22,15 @@ use tandem_shared::lock::Guard;
 
 use self::outcome::{end_of, judge};
 use self::remains::Remains;
-use super::objects::{Objects, ObjectsError, objects_of, secrets_of};
+use super::objects::{Annotated, ObjectRef, Objects, ObjectsError, objects_of, secrets_of};
 use super::plan::Action;
 use crate::crd::Target;
 use crate::helm::{Helm, HelmError, Major, Run};
 use crate::identity::{Comparison, Identity};
 use crate::mask::Mask;
-use crate::storage::{History, MARKED_FAILED, Record, RecordState, Store, StoreError};
+use crate::storage::{History, MARKED_FAILED, Record, RecordMeta, RecordState, Store, StoreError};
 
+pub use annotate::Annotations;
 pub use job::{Chart, Job};
 pub use outcome::{End, Outcome};
 
@@ -182,6 +184,7 @@ impl Engine {
             message: message.to_owned(),
             history: self.store.history(&job.target).await?,
             test: None,
+            annotations: Annotations::default(),
             took: begun.elapsed(),
         })
     }
@@ -198,6 +201,7 @@ impl Engine {
             (Action::Uninstall { .. }, Some(last)) => objects_of(last.manifest()),
             _ => Vec::new(),
         };
+        let bearing = annotate::bearing(&job, last.as_ref());
         drop(last);
         let target = job.target.clone();
         let suspects = leftovers::suspects(&job.action, &job.history);
@@ -213,8 +217,9 @@ impl Engine {
         let end = end_of(&job.action, run.end, &history, tested);
         let mask = self.mask(&job, end, &history).await?;
         let mut outcome = judge(&job.action, end, &run, &mask, history, tested);
-        if doubtful && outcome.end == End::Succeeded {
-            self.doubt(&job, &mut outcome).await?;
+        if made(&job.action).is_some() && outcome.end == End::Succeeded {
+            self.annotate_made(&job, bearing, doubtful, &mut outcome)
+                .await?;
         }
         if !suspects.is_empty() && outcome.end == End::Succeeded {
             let (store, objects) = (&self.store, self.objects());
@@ -258,22 +263,29 @@ impl Engine {
     /// Helm takes an object that is still being removed for one that is there: the release
     /// is recorded as deployed, and then the object vanishes. Such a revision is no success,
     /// and gets the label of nothing, so that an upgrade follows.
-    async fn doubt(&self, job: &Job, outcome: &mut Outcome) -> Result<(), ReleaseError> {
-        let Some(last) = outcome.history.last().cloned() else {
-            return Ok(());
-        };
-        let record = self.store.record(&job.target, last.revision).await?;
-        let vanishing = self
-            .remains
-            .vanishing(&job.target, record.manifest())
-            .await?;
+    async fn doubt(
+        &self,
+        job: &Job,
+        record: &RecordMeta,
+        annotated: Annotated,
+        outcome: &mut Outcome,
+    ) -> Result<(), ReleaseError> {
+        let left: Vec<ObjectRef> = annotated.left.into_iter().map(|(left, _)| left).collect();
+        let mut seen = annotated.seen;
+        seen.extend(self.objects().look(&left, &job.target.namespace).await?);
+        let vanishing: Vec<String> = seen
+            .iter()
+            .filter(|seen| seen.terminating)
+            .map(|seen| seen.object.to_string())
+            .collect();
         if vanishing.is_empty() {
             return Ok(());
         }
         self.store
-            .patch_label(&job.target, &record.meta, &Identity::none())
+            .patch_label(&job.target, record, &Identity::none())
             .await?;
         outcome.end = End::Failed;
+        outcome.annotations = Annotations::Untried;
         outcome.message = format!(
             "of an earlier release, and still being removed: {}; the release is upgraded once \
              they are gone",
@@ -320,6 +332,16 @@ impl Engine {
             .record(&job.target, revision)
             .await?
             .tests_succeeded())
+    }
+}
+
+/// The revision that an action makes.
+fn made(action: &Action) -> Option<i64> {
+    match action {
+        Action::Install { revision, .. }
+        | Action::Upgrade { revision }
+        | Action::Rollback { revision, .. } => Some(*revision),
+        _ => None,
     }
 }
 

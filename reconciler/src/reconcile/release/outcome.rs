@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tandem_shared::child;
 
-use super::message;
+use super::{Annotations, message};
 use crate::helm::Run;
 use crate::mask::Mask;
 use crate::reconcile::plan::{Action, TestResult};
@@ -34,6 +34,8 @@ pub struct Outcome {
     pub history: History,
     /// What the tests came to, if they were run.
     pub test: Option<TestResult>,
+    /// Whether the objects are annotated with the HelmRelease.
+    pub annotations: Annotations,
     /// How long it took.
     pub took: Duration,
 }
@@ -98,6 +100,7 @@ pub(super) fn judge(
         message: describe(action, end, run, mask),
         history,
         test,
+        annotations: Annotations::default(),
         took: run.took,
     }
 }

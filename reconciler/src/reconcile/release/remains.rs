@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use crate::crd::Target;
-use crate::reconcile::objects::{ObjectRef, Objects, ObjectsError, objects_of};
+use crate::reconcile::objects::{ObjectRef, Objects, ObjectsError};
 
 /// What uninstalls of this process may have left.
 #[derive(Clone)]
@@ -50,16 +50,6 @@ impl Remains {
             all.insert(target.clone(), still);
         }
         Ok(names)
-    }
-
-    /// Those of the objects of a manifest that are being removed.
-    pub(super) async fn vanishing(
-        &self,
-        target: &Target,
-        manifest: &str,
-    ) -> Result<Vec<String>, ObjectsError> {
-        let vanishing = self.removing(target, &objects_of(manifest)).await?;
-        Ok(vanishing.iter().map(ToString::to_string).collect())
     }
 
     async fn removing(

@@ -1,0 +1,108 @@
+//! For whom an object was released: an annotation on it names the HelmRelease, as
+//! helm-operator's does.
+//!
+//! `status.annotatedRevision` remembers the revision whose objects all bear it. It is written
+//! with the status at the end of a pass, so that whatever ends a pass before that leaves the
+//! objects owed, and the next pass annotates them.
+
+use tracing::warn;
+
+use super::Again;
+use super::pass::Pass;
+use super::release::Annotations;
+use crate::releases::Key;
+use crate::storage::RecordState;
+
+/// What separates namespace and name in the annotation's value.
+const KIND: &str = ":helmrelease/";
+
+/// The annotation's value for a HelmRelease.
+pub(super) fn value(owner: &Key) -> String {
+    format!("{}{KIND}{}", owner.namespace, owner.name)
+}
+
+/// The HelmRelease that the annotation's value names, if it does.
+pub(super) fn parse(value: &str) -> Option<Key> {
+    let (namespace, name) = value.split_once(KIND)?;
+    let word = |word: &str| !word.is_empty() && !word.contains(['/', ':']);
+    (word(namespace) && word(name)).then(|| Key {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+impl Pass<'_> {
+    /// Annotates the objects of what stands, unless they are known to be annotated. What was
+    /// tried in this pass isn't tried again in it.
+    pub(super) async fn annotate(&mut self) {
+        if self.unannotated.is_none() {
+            let history = self.observe().history;
+            let last = history.last();
+            let Some(last) = last.filter(|last| last.state == RecordState::Deployed) else {
+                return;
+            };
+            if self.draft.status.annotated_revision == Some(last.revision) {
+                return;
+            }
+            let owner = &self.snapshot.entry.key;
+            let engine = &self.ctx.engine;
+            let annotations = engine.annotate(&self.target, last.revision, owner).await;
+            self.note_annotations(annotations);
+        }
+        if self.unannotated == Some(true) {
+            self.again(Again::Backoff);
+        }
+    }
+
+    /// Takes note of what came of annotating. The release is none the worse if it failed.
+    pub(super) fn note_annotations(&mut self, annotations: Annotations) {
+        match annotations {
+            Annotations::Untried => {}
+            Annotations::All { revision, written } => {
+                self.ctx.metrics.annotated(written);
+                self.draft.status.annotated_revision = Some(revision);
+            }
+            Annotations::Partly {
+                written,
+                why,
+                may_pass,
+            } => {
+                self.ctx.metrics.annotated(written);
+                self.unannotated = Some(may_pass);
+                warn!(helmrelease = %self.key(), release = %self.target, "not every object is annotated with its HelmRelease, which is tried again: {why}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_value_is_the_one_of_helm_operator() {
+        let key = Key {
+            namespace: "demo".into(),
+            name: "web.v1".into(),
+        };
+        assert_eq!(value(&key), "demo:helmrelease/web.v1");
+        assert_eq!(parse(&value(&key)), Some(key));
+    }
+
+    #[test]
+    fn what_names_no_helmrelease_is_nobodys() {
+        for value in [
+            "",
+            "demo",
+            "demo:helmrelease/",
+            ":helmrelease/web",
+            "demo:deployment/web",
+            "demo:helmrelease/web/x",
+            "a:b:helmrelease/web",
+        ] {
+            assert_eq!(parse(value), None, "{value}");
+        }
+    }
+}
