@@ -189,6 +189,7 @@ impl Controller {
         let formers = entry
             .target
             .iter()
+            .filter(|target| !status.is_only_of(target))
             .flat_map(|target| status.formers(target));
         Some(Snapshot {
             former_owners: formers

@@ -116,6 +116,14 @@ impl Pass<'_> {
             let next = plan(&self.seen(former, &fresh), &self.absence());
             let gone = match &next.action {
                 Action::RemoveFinalizer => Some(next.message.clone()),
+                Action::Uninstall { .. } if self.place.is_none() => {
+                    // What was listed before the wait is listed again after it.
+                    drop(fresh);
+                    if !self.take_turn().await || matches!(self.take_place().await, Place::Ending) {
+                        return Ok(Left::Ending);
+                    }
+                    continue;
+                }
                 Action::Uninstall { .. } => self.is_not_ours(former, &fresh.history).await?,
                 _ => return Ok(Left::It(next)),
             };
@@ -125,14 +133,6 @@ impl Pass<'_> {
                     self.remove_lock(&target);
                 }
                 return Ok(Left::Nothing);
-            }
-            if self.place.is_none() {
-                // What was listed before the wait is listed again after it.
-                drop(fresh);
-                if !self.take_turn().await || matches!(self.take_place().await, Place::Ending) {
-                    return Ok(Left::Ending);
-                }
-                continue;
             }
             self.uninstall_former(&target, fresh, &next).await?;
         }
