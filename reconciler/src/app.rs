@@ -106,6 +106,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         stopping: stop.clone(),
         ending: ending.clone(),
         client: client.clone(),
+        namespace: config.namespace.clone(),
     });
 
     let mut tasks = JoinSet::new();

@@ -4,7 +4,10 @@
 use std::io;
 use std::path::Path;
 
+use kube::Client;
+
 use super::content;
+use super::holder::{holder, strangers};
 use super::objects::{Objects, ObjectsError, objects_of};
 use super::plan::{Facts, Need, RecordFacts};
 use crate::crd::Target;
@@ -25,6 +28,23 @@ pub enum FactsError {
     Chart(#[from] io::Error),
 }
 
+/// Where to ask, and about which release.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Helm's records.
+    pub store: &'a Store,
+    /// Objects of releases.
+    pub objects: &'a Objects,
+    /// HelmReleases.
+    pub client: &'a Client,
+    /// The one namespace whose HelmReleases are followed, or all.
+    pub followed: Option<&'a str>,
+    /// The release.
+    pub target: &'a Target,
+    /// Its records.
+    pub history: &'a History,
+}
+
 /// What is wanted, as far as a record is compared with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
@@ -43,13 +63,11 @@ pub struct Wanted<'a> {
 /// If it can't be learned; the same need is there at the next try.
 pub async fn learn(
     need: Need,
-    store: &Store,
-    objects: &Objects,
-    target: &Target,
-    history: &History,
+    asked: Asked<'_>,
     wanted: Option<Wanted<'_>>,
     facts: &mut Facts,
 ) -> Result<(), FactsError> {
+    let (store, target) = (asked.store, asked.target);
     match need {
         Need::Record(revision) => {
             let record = store.record(target, revision).await?;
@@ -76,11 +94,25 @@ pub async fn learn(
             let record = store.record(target, revision).await?;
             let named = objects_of(record.manifest());
             drop(record);
-            let seen = objects.look(&named, &target.namespace).await?;
-            let first = history.records().first().map(|first| first.created);
+            let seen = asked.objects.look(&named, &target.namespace).await?;
+            let first = asked.history.records().first().map(|first| first.created);
             let older = seen.into_iter().filter(|seen| seen.created < first);
             let names = older.map(|seen| seen.object.to_string()).collect();
             facts.preexisting.insert(revision, names);
+        }
+        Need::Holder(revision) => {
+            let holder = match asked.followed {
+                Some(followed) => {
+                    let record = store.record(target, revision).await?;
+                    let named = objects_of(record.manifest());
+                    drop(record);
+                    let seen = asked.objects.look(&named, &target.namespace).await?;
+                    holder(asked.client, target, strangers(&seen, followed)).await
+                }
+                // Nobody is left that could be a stranger.
+                None => None,
+            };
+            facts.holders.insert(revision, holder);
         }
     }
     Ok(())

@@ -9,9 +9,11 @@ use tandem_shared::publish;
 use tracing::{info, warn};
 
 use super::fresh::Fresh;
-use super::objects::objects_of;
+use super::objects::{Seen, objects_of};
 use super::pass::Pass;
-use super::plan::{Action, Decision, Desired, Observed, RollbackPolicy, TestPolicy, Want, plan};
+use super::plan::{
+    Action, Decision, Desired, Facts, Observed, RollbackPolicy, TestPolicy, Want, plan,
+};
 use super::release::{End, Job};
 use super::turn::Place;
 use super::{Again, Trouble};
@@ -152,6 +154,16 @@ impl Pass<'_> {
             definition_deleting: fresh.definition_deleting,
             operation,
             tried: true,
+            facts: Facts {
+                // Judged after the wait for a place.
+                holders: fresh
+                    .history
+                    .last()
+                    .map(|last| (last.revision, None))
+                    .into_iter()
+                    .collect(),
+                ..Facts::default()
+            },
             ..Observed::default()
         }
     }
@@ -188,6 +200,17 @@ impl Pass<'_> {
         let named = objects_of(record.manifest());
         let seen = engine.objects().look(&named, &target.namespace).await;
         let seen = seen.map_err(|error| failed(&error))?;
+        let key = &self.snapshot.entry.key;
+        let other = seen
+            .iter()
+            .filter(|seen| !seen.belongs_to_another(&target))
+            .filter_map(Seen::antecedent)
+            .find(|owner| owner != key);
+        if let Some(owner) = other {
+            return Ok(Some(format!(
+                "its objects are annotated for HelmRelease {owner}, so it stays"
+            )));
+        }
         let taken: Vec<String> = seen
             .iter()
             .filter(|seen| seen.belongs_to_another(&target))

@@ -54,10 +54,14 @@ impl Fresh {
         })
     }
 
-    /// Puts the records after an action in the place of those before.
+    /// Puts the records after an action in the place of those before. Whose the objects were
+    /// was judged before it.
     pub(super) fn replace(&mut self, history: History) {
         self.history = history;
-        self.facts = Facts::default();
+        self.facts = Facts {
+            holders: std::mem::take(&mut self.facts.holders),
+            ..Facts::default()
+        };
     }
 }
 

@@ -13,6 +13,7 @@ pub mod facts;
 mod former;
 mod fresh;
 pub mod gather;
+mod holder;
 mod layers;
 pub mod objects;
 mod pass;
@@ -47,6 +48,8 @@ pub use pass::run;
 pub struct Context {
     /// For reading ConfigMaps, Secrets, namespaces.
     pub client: Client,
+    /// The one namespace whose HelmReleases are followed, or all.
+    pub namespace: Option<String>,
     /// Performs actions.
     pub engine: Engine,
     /// Opens artifacts.

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, watch};
 use tracing::{debug, info, warn};
 
 use super::artifacts::Opened;
-use super::facts::{self, Wanted};
+use super::facts::{self, Asked, Wanted};
 use super::former::Formers;
 use super::fresh::Fresh;
 use super::gather::{Gathered, gather};
@@ -280,17 +280,17 @@ impl<'a> Pass<'a> {
                 values: &material.values,
                 reset_values: release.spec.reset_values(),
             });
-            facts::learn(
-                need,
-                self.ctx.engine.store(),
-                self.ctx.engine.objects(),
-                &self.target,
-                &fresh.history,
-                wanted,
-                &mut fresh.facts,
-            )
-            .await
-            .map_err(|error| Trouble::new("StorageFailed", error))?;
+            let asked = Asked {
+                store: self.ctx.engine.store(),
+                objects: self.ctx.engine.objects(),
+                client: &self.ctx.client,
+                followed: self.ctx.namespace.as_deref(),
+                target: &self.target,
+                history: &fresh.history,
+            };
+            facts::learn(need, asked, wanted, &mut fresh.facts)
+                .await
+                .map_err(|error| Trouble::new("StorageFailed", error))?;
             observed.facts = fresh.facts.clone();
         }
         let decision = plan(&observed, &gathered.desired);

@@ -10,6 +10,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 use tandem_tests::charts;
 use tandem_tests::git::Upstream;
+use tandem_tests::kubernetes::{HelmRelease, HelmReleases};
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
@@ -128,8 +129,7 @@ async fn every_object_of_a_release_names_its_helmrelease() {
         .await
         .unwrap();
     world.reconciler_mut().unwrap().restart().unwrap();
-    let again =
-        |found: &tandem_tests::kubernetes::HelmRelease| found.status("annotatedRevision") == 3;
+    let again = |found: &HelmRelease| found.status("annotatedRevision") == 3;
     releases
         .wait("mine", "annotated again", again)
         .await
@@ -200,9 +200,8 @@ async fn what_a_rollback_makes_anew_is_annotated() {
         .patch("mine", &json!({ "spec": worse }))
         .await
         .unwrap();
-    let rolled_back = |found: &tandem_tests::kubernetes::HelmRelease| {
-        found.is_observed() && found.status("rollbackCount") == 1
-    };
+    let rolled_back =
+        |found: &HelmRelease| found.is_observed() && found.status("rollbackCount") == 1;
     let found = releases
         .wait("mine", "rolled back", rolled_back)
         .await
@@ -321,4 +320,153 @@ async fn what_can_not_be_annotated_fails_nothing_and_is_tried_again() {
         .await
         .unwrap();
     assert_eq!(annotation::<ConfigMap>(&world, "web").await, ours);
+}
+
+/// The same chart from the same place, wanted by HelmReleases of two reconcilers, of which
+/// each follows one namespace.
+async fn two_worlds(name: &str) -> (World, World, Upstream, Value) {
+    let world = World::start(name).await.unwrap();
+    let other = World::start(&format!("{name}-other")).await.unwrap();
+    let (upstream, commit) = upstream(&world, "charts", "one");
+    let mut spec = app(&upstream.file_url(), "shared");
+    spec["targetNamespace"] = json!(world.namespace);
+    world.releases.apply("first", &spec).await.unwrap();
+    world
+        .releases
+        .released_from("first", &commit)
+        .await
+        .unwrap();
+    (world, other, upstream, spec)
+}
+
+#[tokio::test]
+async fn a_release_of_another_reconciler_is_refused_by_name_until_it_is_free() {
+    let (world, other, _upstream, spec) = two_worlds("antecedent-two").await;
+    let stands = || world.helm.revisions(&world.namespace, "shared").unwrap();
+    let first = format!("{}/first", world.namespace);
+    other.releases.apply("second", &spec).await.unwrap();
+    other
+        .releases
+        .condition("second", "Ready", "False", &first)
+        .await
+        .unwrap();
+    let refused = other.releases.get("second").await.unwrap();
+    assert_eq!(refused.condition("Released").unwrap().0, "False");
+    assert_eq!(refused.condition("Stalled").unwrap().1, "OwnedByOther");
+    assert_eq!(refused.status("phase"), "Failed");
+    // It doesn't take the release with it when it goes.
+    other.releases.delete("second").await.unwrap();
+    other.releases.gone("second").await.unwrap();
+    assert_eq!(stands(), [(1, "deployed".to_owned())]);
+    assert_eq!(
+        annotation::<ConfigMap>(&world, "shared").await,
+        of(&world.namespace, "first")
+    );
+
+    // Left behind by the one that had it, the other takes it over as it is.
+    other.releases.apply("second", &spec).await.unwrap();
+    other
+        .releases
+        .condition("second", "Ready", "False", &first)
+        .await
+        .unwrap();
+    let left = json!({"metadata": {"annotations": {"helm.fluxcd.io/abandon": "true"}}});
+    world.releases.patch("first", &left).await.unwrap();
+    world.releases.delete("first").await.unwrap();
+    world.releases.gone("first").await.unwrap();
+    other
+        .releases
+        .patch("second", &json!({"spec": {"timeout": 77}}))
+        .await
+        .unwrap();
+    other.releases.released("second").await.unwrap();
+    assert_eq!(
+        annotation::<ConfigMap>(&world, "shared").await,
+        of(&other.namespace, "second")
+    );
+    assert_eq!(stands(), [(1, "deployed".to_owned())]);
+}
+
+#[tokio::test]
+async fn what_helm_operator_has_is_refused_by_name() {
+    let world = World::start("antecedent-operator").await.unwrap();
+    let elsewhere = world.cluster.namespace("antecedent-flux").await.unwrap();
+    let (upstream, commit) = upstream(&world, "charts", "one");
+    let chart = upstream.work().join("charts/app").display().to_string();
+    let install = ["install", "web", &chart];
+    world.helm.ok(&world.namespace, &install).unwrap();
+    // Nobody here follows that HelmRelease, but it is there.
+    let mut spec = app(&upstream.file_url(), "web");
+    spec["targetNamespace"] = json!(world.namespace);
+    let theirs = HelmReleases::new(world.client.clone(), &elsewhere);
+    theirs.apply("theirs", &spec).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.namespace);
+    let value = format!("{elsewhere}:helmrelease/theirs");
+    let annotated = json!({"metadata": {"annotations": {ANNOTATION: value}}});
+    let annotated = Patch::Merge(annotated);
+    maps.patch("web", &PatchParams::default(), &annotated)
+        .await
+        .unwrap();
+    let releases = world.releases.clone();
+    releases.apply("mine", &spec).await.unwrap();
+    let holder = format!("{elsewhere}/theirs");
+    releases
+        .condition("mine", "Ready", "False", &holder)
+        .await
+        .unwrap();
+    assert_eq!(
+        annotation::<ConfigMap>(&world, "web").await,
+        of(&elsewhere, "theirs")
+    );
+    // It asks for something else now, so this one may have it.
+    theirs
+        .patch("theirs", &json!({"spec": {"releaseName": "else"}}))
+        .await
+        .unwrap();
+    releases
+        .patch("mine", &json!({"spec": {"timeout": 77}}))
+        .await
+        .unwrap();
+    releases.released_from("mine", &commit).await.unwrap();
+    assert_eq!(
+        annotation::<ConfigMap>(&world, "web").await,
+        of(&world.namespace, "mine")
+    );
+}
+
+#[tokio::test]
+async fn a_former_release_that_another_reconciler_took_over_stays() {
+    let (world, other, _upstream, spec) = two_worlds("antecedent-former").await;
+    // The former release waits for a new one that can't be made, and is taken over.
+    let unmade = json!({"spec": {"releaseName": "new", "chart": {"path": "charts/none"}}});
+    world.releases.patch("first", &unmade).await.unwrap();
+    world
+        .releases
+        .condition("first", "Ready", "False", "charts/none")
+        .await
+        .unwrap();
+    other.releases.apply("second", &spec).await.unwrap();
+    other.releases.released("second").await.unwrap();
+    let theirs = of(&other.namespace, "second");
+    assert_eq!(annotation::<ConfigMap>(&world, "shared").await, theirs);
+
+    let made = json!({"spec": {"chart": {"path": "charts/app"}}});
+    world.releases.patch("first", &made).await.unwrap();
+    let done = |found: &HelmRelease| {
+        found.is_observed()
+            && found.condition("Ready").is_some_and(|one| one.0 == "True")
+            && found.status("formerReleases").is_null()
+    };
+    world
+        .releases
+        .wait("first", "done with the former release", done)
+        .await
+        .unwrap();
+    let mut left = world.helm.list(&world.namespace).unwrap();
+    left.sort();
+    assert_eq!(left, ["new", "shared"]);
+    assert_eq!(annotation::<ConfigMap>(&world, "shared").await, theirs);
+    let log = world.reconciler().unwrap().log();
+    let why = format!("annotated for HelmRelease {}/second", other.namespace);
+    assert!(log.contains(&why), "{log}");
 }

@@ -1,9 +1,10 @@
 //! The table: which state of the last record leads to which action.
 
+use super::past::returned_by_us;
 use super::present::present_with_record;
 use super::recover::{maybe_alive, recover};
 use super::steps::{RECHECK, Verdict, delayed, install};
-use super::{Action, Blocked, Decision, Desired, Namespace, Observed, Owner, Reason, Want};
+use super::{Action, Blocked, Decision, Desired, Namespace, Need, Observed, Owner, Reason, Want};
 use crate::crd::OperationAction;
 use crate::identity::Stamp;
 use crate::storage::{RecordMeta, RecordState};
@@ -15,6 +16,9 @@ pub(super) fn decide(observed: &Observed, desired: &Desired) -> Verdict {
     let Some(last) = observed.history.last() else {
         return Ok(without_record(observed, desired));
     };
+    if let Some(decision) = held(observed, desired, last)? {
+        return Ok(decision);
+    }
     match &desired.want {
         Want::Absent { .. } => Ok(absent(observed, desired, last)),
         Want::Suspended => Ok(suspended()),
@@ -28,7 +32,6 @@ pub(super) fn decide(observed: &Observed, desired: &Desired) -> Verdict {
 
 /// What decides before any record does.
 fn gate(observed: &Observed, desired: &Desired) -> Option<Decision> {
-    let absent = matches!(desired.want, Want::Absent { .. });
     if observed.definition_deleting {
         return Some(Decision::new(
             Action::RemoveFinalizer,
@@ -47,19 +50,7 @@ fn gate(observed: &Observed, desired: &Desired) -> Option<Decision> {
         return Some(suspended());
     }
     if let Owner::Other(owner) = &observed.owner {
-        let (action, message) = if absent {
-            (
-                Action::RemoveFinalizer,
-                format!("the release belongs to HelmRelease {owner}"),
-            )
-        } else {
-            let advice = "give one of them another releaseName or targetNamespace";
-            (
-                Action::Refuse,
-                format!("the release belongs to HelmRelease {owner}; {advice}"),
-            )
-        };
-        return Some(Decision::new(action, Reason::OwnedByOther, message));
+        return Some(anothers(owner, "", desired));
     }
     observed.child_alive.then(|| {
         Decision::new(
@@ -69,6 +60,51 @@ fn gate(observed: &Observed, desired: &Desired) -> Option<Decision> {
         )
         .until(observed.now + RECHECK)
     })
+}
+
+/// The release is another HelmRelease's.
+fn anothers(owner: &str, how: &str, desired: &Desired) -> Decision {
+    let message = format!("the release belongs to HelmRelease {owner}{how}");
+    if matches!(desired.want, Want::Absent { .. }) {
+        return Decision::new(Action::RemoveFinalizer, Reason::OwnedByOther, message);
+    }
+    let advice = "give one of them another releaseName or targetNamespace";
+    Decision::new(
+        Action::Refuse,
+        Reason::OwnedByOther,
+        format!("{message}; {advice}"),
+    )
+}
+
+/// Before anything is done to a release that this HelmRelease didn't have so far, or that
+/// somebody else made in its place: its objects may be those of a HelmRelease that another
+/// reconciler follows.
+fn held(
+    observed: &Observed,
+    desired: &Desired,
+    last: &RecordMeta,
+) -> Result<Option<Decision>, Need> {
+    let by_us = matches!(last.stamp, Stamp::Known { .. }) || returned_by_us(observed, last);
+    let has_it = observed.tried && by_us;
+    let left_alone = match &desired.want {
+        Want::Suspended => true,
+        Want::Present(_) => last.state == RecordState::Uninstalled,
+        Want::Blocked(_) => last.state.is_settled() && last.state != RecordState::Unknown,
+        Want::Absent { .. } => {
+            last.state == RecordState::Uninstalled || never_touched(observed, last)
+        }
+    };
+    if has_it || left_alone {
+        return Ok(None);
+    }
+    let holder = observed.facts.holders.get(&last.revision);
+    let holder = holder.ok_or(Need::Holder(last.revision))?;
+    let how = ", for which its objects are annotated";
+    Ok(holder.as_ref().map(|owner| anothers(owner, how, desired)))
+}
+
+fn never_touched(observed: &Observed, last: &RecordMeta) -> bool {
+    !observed.tried && last.stamp == Stamp::Missing
 }
 
 fn without_record(observed: &Observed, desired: &Desired) -> Decision {
@@ -113,7 +149,7 @@ fn absent(observed: &Observed, desired: &Desired, last: &RecordMeta) -> Decision
             "the release is uninstalled; its history was kept by whoever did it",
         );
     }
-    if !observed.tried && last.stamp == Stamp::Missing {
+    if never_touched(observed, last) {
         return Decision::new(
             Action::RemoveFinalizer,
             Reason::NeverReleased,

@@ -84,6 +84,8 @@ pub struct Facts {
     /// By revision: objects of a failed install that were there before it, see
     /// [`Need::Preexisting`].
     pub preexisting: BTreeMap<i64, Vec<String>>,
+    /// By revision: whose its objects are, see [`Need::Holder`].
+    pub holders: BTreeMap<i64, Option<String>>,
 }
 
 /// What one decoded record tells.
@@ -104,6 +106,9 @@ pub enum Need {
     Content(i64),
     /// Find out which objects of this revision are older than the release.
     Preexisting(i64),
+    /// Find out whether this revision's objects are annotated for a HelmRelease that is
+    /// followed elsewhere and asks for the release.
+    Holder(i64),
 }
 
 impl std::fmt::Display for Need {
@@ -113,6 +118,9 @@ impl std::fmt::Display for Need {
             Self::Content(revision) => write!(formatter, "the content of revision {revision}"),
             Self::Preexisting(revision) => {
                 write!(formatter, "the age of the objects of revision {revision}")
+            }
+            Self::Holder(revision) => {
+                write!(formatter, "whose the objects of revision {revision} are")
             }
         }
     }

@@ -106,6 +106,10 @@ fn what_a_row_needs_is_asked_for() {
                         .preexisting
                         .insert(revision, objects.unwrap());
                 }
+                Need::Holder(revision) => {
+                    let holder = known.holders.get(&revision).cloned();
+                    observed.facts.holders.insert(revision, holder.unwrap());
+                }
             }
             asked += 1;
             assert!(asked < 10, "{}: never satisfied", row.situation);
@@ -236,14 +240,14 @@ fn what_must_never_happen_never_does() {
     for state in &states {
         for label in labels {
             for before in [None, Some(Superseded), Some(Deployed), Some(Failed)] {
-                for switches in 0..64_u32 {
+                for switches in 0..256_u32 {
                     check(state, label, before.as_ref(), switches);
                     seen += 1;
                 }
             }
         }
     }
-    assert_eq!(seen, 9 * 6 * 4 * 64);
+    assert_eq!(seen, 9 * 6 * 4 * 256);
 }
 
 fn check(state: &RecordState, label: Label, before: Option<&RecordState>, switches: u32) {
@@ -268,6 +272,11 @@ fn check(state: &RecordState, label: Label, before: Option<&RecordState>, switch
             .preexisting
             .insert(known, Vec::new());
     }
+    situation = if switch(6) {
+        situation.held_elsewhere(revision)
+    } else {
+        situation.held_by_nobody(revision)
+    };
     if switch(2) {
         situation = situation.test().tested(revision, switch(1));
     }
@@ -278,9 +287,10 @@ fn check(state: &RecordState, label: Label, before: Option<&RecordState>, switch
         situation = situation.deleting();
     }
     situation.observed.child_alive = switch(5);
+    situation.observed.tried |= switch(7);
 
     let decision = plan(&situation.observed, &situation.desired);
-    let context = format!("{state:?} after {before:?}, {switches:06b}: {decision:?}");
+    let context = format!("{state:?} after {before:?}, {switches:08b}: {decision:?}");
     let history = &situation.observed.history;
     match decision.action {
         Action::Uninstall { failed_install, .. } => {
@@ -314,6 +324,14 @@ fn check(state: &RecordState, label: Label, before: Option<&RecordState>, switch
             );
         }
         _ => {}
+    }
+    let changed_by_others = matches!(label, Label::OldScheme | Label::None);
+    if switch(6) && changed_by_others && *state != RecordState::Uninstalled {
+        let harmless = matches!(
+            decision.action,
+            Action::Refuse | Action::RemoveFinalizer | Action::Wait
+        );
+        assert!(harmless, "touches what another HelmRelease has: {context}");
     }
     if switch(5) {
         assert_eq!(

@@ -3,7 +3,7 @@
 use super::{Label, MISSING, Row, WRONG, when};
 use crate::crd::OperationAction;
 use crate::reconcile::plan::ActionKind::{
-    MarkFailed, Nothing, Refuse, RemoveFinalizer, Rollback, Uninstall, Wait,
+    MarkFailed, Nothing, Refuse, RemoveFinalizer, Rollback, Uninstall, Upgrade, Wait,
 };
 use crate::reconcile::plan::Reason;
 use crate::storage::RecordState;
@@ -87,6 +87,7 @@ pub(super) fn deleting() -> Vec<Row> {
             .records(&[(1, Deployed, Label::None)])
             .tried()
             .deleting()
+            .held_by_nobody(1)
             .leads_to(Uninstall, Reason::Deleted),
         when("deleting, failed")
             .records(&[(1, Superseded, Label::Other), (2, Failed, Label::Wanted)])
@@ -150,6 +151,70 @@ pub(super) fn deleting() -> Vec<Row> {
             .records(&[(1, RecordState::Other("frozen".to_owned()), Label::None)])
             .tried()
             .deleting()
+            .held_by_nobody(1)
+            .leads_to(Uninstall, Reason::Deleted),
+    ]
+}
+
+pub(super) fn held() -> Vec<Row> {
+    let strangers = [(1, Deployed, Label::None)];
+    let just_so = [(1, Deployed, Label::Wanted)];
+    let pending = [(1, Deployed, Label::None), (2, PendingUpgrade, Label::None)];
+    vec![
+        when("deployed for another HelmRelease, by a reconciler that writes no label")
+            .records(&strangers)
+            .held_elsewhere(1)
+            .leads_to(Refuse, Reason::OwnedByOther),
+        when("deployed for another HelmRelease, just as wanted")
+            .records(&just_so)
+            .new_to_it()
+            .held_elsewhere(1)
+            .leads_to(Refuse, Reason::OwnedByOther),
+        when("deployed for a HelmRelease that is gone, just as wanted")
+            .records(&just_so)
+            .new_to_it()
+            .held_by_nobody(1)
+            .leads_to(Nothing, Reason::InSync),
+        when("deployed for a HelmRelease that is gone, of something else")
+            .records(&[(1, Deployed, Label::Other)])
+            .new_to_it()
+            .held_by_nobody(1)
+            .leads_to(Upgrade, Reason::Changed),
+        when("another HelmRelease's upgrade failed")
+            .records(&[(1, Deployed, Label::None), (2, Failed, Label::None)])
+            .held_elsewhere(2)
+            .leads_to(Refuse, Reason::OwnedByOther),
+        when("another HelmRelease's upgrade is stale")
+            .records(&pending)
+            .held_elsewhere(2)
+            .leads_to(Refuse, Reason::OwnedByOther),
+        when("another HelmRelease's upgrade is stale, and the chart can't be had")
+            .records(&pending)
+            .held_elsewhere(2)
+            .blocked(false)
+            .leads_to(Refuse, Reason::OwnedByOther),
+        when("deployed for another HelmRelease, in the place of ours")
+            .records(&strangers)
+            .tried()
+            .held_elsewhere(1)
+            .leads_to(Refuse, Reason::OwnedByOther),
+        when("deployed for another HelmRelease, in the place of ours, and deleting")
+            .records(&strangers)
+            .tried()
+            .held_elsewhere(1)
+            .deleting()
+            .leads_to(RemoveFinalizer, Reason::OwnedByOther),
+        when("deployed for another HelmRelease, never touched, and deleting")
+            .records(&just_so)
+            .new_to_it()
+            .held_elsewhere(1)
+            .deleting()
+            .leads_to(RemoveFinalizer, Reason::OwnedByOther),
+        when("bears our label, but that it was tried isn't known any more, and deleting")
+            .records(&just_so)
+            .new_to_it()
+            .held_by_nobody(1)
+            .deleting()
             .leads_to(Uninstall, Reason::Deleted),
     ]
 }
@@ -185,6 +250,7 @@ pub(super) fn blocked() -> Vec<Row> {
         when("the chart can't be had, somebody else's uninstall is stale")
             .records(&[(1, Uninstalling, Label::None)])
             .blocked(false)
+            .held_by_nobody(1)
             .leads_to(Rollback, Reason::UninstallUnfinished),
     ]
 }

@@ -37,6 +37,13 @@ pub(super) fn groups() -> Vec<Group> {
             gates::deleting(),
         ),
         group(
+            "Another HelmRelease's objects",
+            "A release that this HelmRelease didn't have so far, or that bears no label of ours \
+             by now, may be that of a HelmRelease outside of `--allow-namespace`. Its objects \
+             are annotated for it, and it is there and asks for that release.",
+            gates::held(),
+        ),
+        group(
             "No release",
             "There is no record, or the last one says that the release was uninstalled.",
             releases::without_release(),

@@ -65,9 +65,11 @@ pub(super) fn dead_or_alive() -> Vec<Row> {
             .leads_to(MarkFailed, Reason::OperationDied),
         when("somebody else may be installing")
             .touched(14, &[(1, PendingInstall, Label::None)])
+            .held_by_nobody(1)
             .leads_to(Wait, Reason::ForeignOperation),
         when("somebody else's install is stale")
             .touched(15, &[(1, PendingInstall, Label::None)])
+            .held_by_nobody(1)
             .leads_to(MarkFailed, Reason::OperationDied),
         when("somebody else may be upgrading")
             .touched(
@@ -95,6 +97,7 @@ pub(super) fn dead_or_alive() -> Vec<Row> {
                     (2, PendingUpgrade, Label::None),
                 ],
             )
+            .held_by_nobody(2)
             .leads_to(MarkDeployed, Reason::OperationFinished),
         when("somebody else may be rolling back")
             .touched(14, &returning)
@@ -120,12 +123,15 @@ pub(super) fn dead_or_alive() -> Vec<Row> {
             .leads_to(Nothing, Reason::InSync),
         when("Helm's own unknown state, lately")
             .touched(1, &[(1, Unknown, Label::None)])
+            .held_by_nobody(1)
             .leads_to(Wait, Reason::ForeignOperation),
         when("Helm's own unknown state, long ago")
             .records(&[(1, Unknown, Label::None)])
+            .held_by_nobody(1)
             .leads_to(MarkFailed, Reason::OperationDied),
         when("a state of another helm")
             .records(&[(1, RecordState::Other("frozen".to_owned()), Label::None)])
+            .held_by_nobody(1)
             .leads_to(Refuse, Reason::UnknownState),
     ]
 }
@@ -158,6 +164,7 @@ pub(super) fn uninstalling() -> Vec<Row> {
             .leads_to(Rollback, Reason::UninstallUnfinished),
         when("somebody else's uninstall is stale")
             .records(&[(1, Uninstalling, Label::None)])
+            .held_by_nobody(1)
             .leads_to(Rollback, Reason::UninstallUnfinished),
         when("our removal of a failed install died")
             .touched(0, &[(1, Uninstalling, Label::Wanted)])

@@ -65,6 +65,7 @@ pub(super) fn failed() -> Vec<Row> {
             .leads_to(Wait, Reason::Backoff),
         when("somebody else's first install failed")
             .records(&[(1, Failed, Label::None)])
+            .held_by_nobody(1)
             .leads_to(Upgrade, Reason::Adopting),
         when("a failed release with a pruned history")
             .records(&[(4, Failed, Label::Wanted)])
@@ -150,18 +151,22 @@ pub(super) fn deployed() -> Vec<Row> {
         when("deployed by somebody else, with the same content")
             .records(&[(1, Deployed, Label::None)])
             .same_content(1, true)
+            .held_by_nobody(1)
             .leads_to(PatchLabel, Reason::Adopted),
         when("deployed by somebody else, with other content")
             .records(&[(1, Deployed, Label::None)])
             .same_content(1, false)
+            .held_by_nobody(1)
             .leads_to(Upgrade, Reason::Adopting),
         when("deployed under another scheme, with the same content")
             .records(&[(1, Deployed, Label::OldScheme)])
             .same_content(1, true)
+            .held_by_nobody(1)
             .leads_to(PatchLabel, Reason::Adopted),
         when("deployed under another scheme, with other content")
             .records(&[(1, Deployed, Label::OldScheme)])
             .same_content(1, false)
+            .held_by_nobody(1)
             .leads_to(Upgrade, Reason::Adopting),
         when("upgraded by somebody else, with other content")
             .records(&[

@@ -32,6 +32,7 @@ pub(super) fn rolled_back() -> Vec<Row> {
             ])
             .read(3, false, true)
             .rollback()
+            .held_by_nobody(3)
             .leads_to(Nothing, Reason::RolledBack),
         when("rolled back, retries left")
             .records(&records)

@@ -133,7 +133,11 @@ impl Situation {
     }
 
     /// Records that were last written this many minutes ago.
+    /// What bears a label of ours as it is now was tried by this HelmRelease, unless it is
+    /// said to be new to it.
     pub(crate) fn touched(mut self, minutes: i64, records: &[(i64, RecordState, Label)]) -> Self {
+        let ours = |label: &Label| !matches!(label, Label::OldScheme | Label::None);
+        self.observed.tried |= records.last().is_some_and(|(_, _, label)| ours(label));
         let records = records.iter();
         self.observed.history = History::new(
             records
@@ -280,6 +284,25 @@ impl Situation {
 
     pub(crate) fn tried(mut self) -> Self {
         self.observed.tried = true;
+        self
+    }
+
+    /// This HelmRelease never had the release.
+    pub(crate) fn new_to_it(mut self) -> Self {
+        self.observed.tried = false;
+        self
+    }
+
+    /// No other HelmRelease has the objects of this revision.
+    pub(crate) fn held_by_nobody(mut self, revision: i64) -> Self {
+        self.observed.facts.holders.insert(revision, None);
+        self
+    }
+
+    /// A HelmRelease that is followed elsewhere has them.
+    pub(crate) fn held_elsewhere(mut self, revision: i64) -> Self {
+        let holder = Some("other/older".to_owned());
+        self.observed.facts.holders.insert(revision, holder);
         self
     }
 
