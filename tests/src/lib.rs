@@ -27,6 +27,7 @@ pub mod procfs;
 pub mod programs;
 pub mod progress;
 pub mod requests;
+pub mod unreachable;
 pub mod volume;
 pub mod wait;
 pub mod world;

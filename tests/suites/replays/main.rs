@@ -43,6 +43,8 @@ macro_rules! replays {
 
 mod common;
 mod edits;
+mod life;
 mod paths;
+mod reach;
 mod refs;
 mod steady;
