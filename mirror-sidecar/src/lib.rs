@@ -32,6 +32,7 @@ pub mod janitor;
 pub mod logging;
 pub mod metrics;
 pub mod mirror;
+pub mod places;
 #[cfg(test)]
 mod run_tests;
 pub mod schedule;
@@ -59,6 +60,7 @@ use health::Health;
 use http::Shown;
 use inventory::Inventory;
 use metrics::Metrics;
+use places::Places;
 
 /// What everything runs on: two threads for what waits, and some more for what
 /// blocks (git, the object database, the volume).
@@ -115,6 +117,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     };
     let served = tokio::spawn(http::serve(listener, shown, ended(stopped.clone())));
     let context = Arc::new(Context {
+        places: Places::new(config.concurrent),
         config,
         git,
         metrics,

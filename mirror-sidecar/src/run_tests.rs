@@ -202,17 +202,21 @@ async fn a_silent_server_delays_nobody() {
     upstream.publish();
     let folder = tempfile::tempdir().unwrap();
     let sidecar = Running::start(folder.path(), &["--max-concurrent", "2"]);
-    let hanging = sidecar.ask(
-        &format!("git://{}/r.git", silent.local_addr().unwrap()),
-        vec![chart("main", "c")],
-    );
-    let (_connection, _) = silent.accept().await.unwrap();
+    // More of them than are worked on at a time.
+    let mut hanging = Vec::new();
+    for number in 0..5 {
+        let url = format!("git://{}/{number}.git", silent.local_addr().unwrap());
+        let source = sidecar.ask(&url, vec![chart("main", "c")]);
+        hanging.push((source, silent.accept().await.unwrap()));
+    }
     let source = sidecar.ask(&upstream.url(), vec![chart("main", "c")]);
     sidecar.until_served(&source, "main:c").await;
-    assert_eq!(
-        sidecar.manifest(&hanging).map(|manifest| manifest.state),
-        Some(SourceState::Pending)
-    );
+    for (source, _connection) in &hanging {
+        assert_eq!(
+            sidecar.manifest(source).map(|manifest| manifest.state),
+            Some(SourceState::Pending)
+        );
+    }
     // The end doesn't wait for it either: git is asked to end.
     sidecar.end().await;
 }

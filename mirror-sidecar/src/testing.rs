@@ -29,6 +29,7 @@ use crate::git::Git;
 use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::start;
 
 /// A repository that people push to.
@@ -173,6 +174,7 @@ impl Sidecar {
         let metrics = Arc::new(Metrics::default());
         let git = Git::new(&config, Cancel::new().unwrap(), Arc::clone(&metrics));
         let context = Context {
+            places: Places::new(config.concurrent),
             config,
             git,
             metrics,

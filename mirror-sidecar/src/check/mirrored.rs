@@ -100,6 +100,7 @@ fn on_mirror(
         }
         mirror = mirror.take_place(served, &state.name)?;
     }
+    state.sit_down(context);
     build::build(context, state, observed, &mirror, &found)?;
     if !shorts.is_empty() {
         state.publish(context, false);

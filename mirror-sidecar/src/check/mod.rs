@@ -29,6 +29,7 @@ use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
 use crate::mirror::{MirrorError, Remote};
+use crate::places::{Places, Seat};
 use crate::schedule::backoff;
 use crate::serving::Serving;
 use resolve::Miss;
@@ -50,6 +51,8 @@ pub struct Context {
     pub inventory: Inventory,
     /// What /readyz says.
     pub health: Arc<Health>,
+    /// How many are worked on at once.
+    pub places: Places,
 }
 
 impl Context {
@@ -81,6 +84,8 @@ pub struct State {
     fetched: bool,
     /// The remote can only be asked for all its refs.
     old_protocol: bool,
+    /// The place at which it is worked on, once the remote has answered.
+    seat: Option<Seat>,
 }
 
 /// What an asked name stood for.
@@ -131,6 +136,7 @@ impl State {
             broken: false,
             fetched: false,
             old_protocol: false,
+            seat: None,
         }
     }
 
@@ -138,6 +144,13 @@ impl State {
     #[must_use]
     pub fn standing(&self) -> &SourceState {
         &self.serving.manifest().state
+    }
+
+    /// Waits until it may be worked on, if that isn't so yet.
+    fn sit_down(&mut self, context: &Context) {
+        if self.seat.is_none() {
+            self.seat = Some(context.places.work(self.standing()));
+        }
     }
 
     fn is_failing(&self) -> bool {
@@ -196,6 +209,7 @@ pub fn check(
         || request.credential_id != state.credential;
     let mut exchanged = ask;
     let result = attempt(context, state, observed, &mut exchanged);
+    state.seat = None;
     if context.git.is_cancelled() {
         // Cut short by our own end: it says nothing about the source.
         return Ended {

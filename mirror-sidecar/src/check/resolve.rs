@@ -227,6 +227,7 @@ fn exchange(
     };
     let mut settling = settle(state, request, mirror, &looked_up, &listing)?;
     if !settling.items.is_empty() {
+        state.sit_down(context);
         *exchanged = true;
         if context.over_budget() {
             let message = "the volume is filled to 80 % of --volume-limit, so nothing more is fetched; give it more, or ask for less".to_owned();

@@ -3,7 +3,6 @@
 
 pub mod backoff;
 mod hints;
-mod places;
 mod requests;
 mod tidy;
 
@@ -21,7 +20,6 @@ use crate::check::{self, Context, Ended, State};
 use crate::janitor::{self, Orphans, Survey};
 use crate::start;
 use hints::Hints;
-use places::Places;
 use requests::{Changes, Requests};
 
 /// How often requests are read while no watch is to be had.
@@ -66,7 +64,6 @@ struct Schedule {
     /// Whether the requests could be listed, so that what is missing is gone.
     listed: bool,
     work: JoinSet<Done>,
-    places: Arc<Places>,
     hints: Arc<Hints>,
     watch: Option<Watch>,
     /// It was said that no watch is to be had.
@@ -83,7 +80,6 @@ pub async fn run(context: Arc<Context>, end: impl Future<Output = ()>) {
         orphans: Orphans::default(),
         listed: false,
         work: JoinSet::new(),
-        places: Arc::new(Places::new(context.config.concurrent)),
         hints: Arc::new(Hints::default()),
         watch: None,
         blind: false,
@@ -293,7 +289,6 @@ impl Schedule {
         entry.changed = false;
         let polled = now >= entry.due;
         let state = entry.state.take();
-        let places = Arc::clone(&self.places);
         let context = Arc::clone(&self.context);
         self.work.spawn(async move {
             let work = async move {
@@ -307,7 +302,8 @@ impl Schedule {
                         .await?
                     }
                 };
-                let _place = places.take(state.standing()).await;
+                let _place = context.places.ask(state.standing()).await;
+                let context = Arc::clone(&context);
                 tokio::task::spawn_blocking(move || {
                     let ended = check::check(&context, &mut state, &request, polled);
                     (state, ended)
