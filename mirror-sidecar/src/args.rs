@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, env = "MIRROR_LOCK_WAIT", default_value = "30s", value_parser = duration, value_name = "DURATION")]
     pub lock_wait: SignedDuration,
 
-    /// Sources that are worked on at the same time; eight times as many may be
+    /// Sources that are worked on at the same time; four times as many may be
     /// waiting for a remote's answer. New and failing ones have places of their
     /// own, so that they never delay the others.
     #[arg(

@@ -62,15 +62,18 @@ use inventory::Inventory;
 use metrics::Metrics;
 use places::Places;
 
-/// What everything runs on: two threads for what waits, and some more for what
-/// blocks (git, the object database, the volume).
+/// Threads for what blocks for a moment only (the volume).
+const SPARE_THREADS: usize = 32;
+
+/// What everything runs on: two threads for what waits, one for each source that is asked or
+/// worked on, and some more for what else blocks. They are made when they are needed.
 ///
 /// # Errors
 /// If the system has no threads to give.
-pub fn runtime() -> std::io::Result<Runtime> {
+pub fn runtime(config: &Config) -> std::io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(32)
+        .max_blocking_threads(SPARE_THREADS.saturating_add(places::threads(config.concurrent)))
         .enable_all()
         .build()
 }

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
 fn serve(args: Args) -> anyhow::Result<()> {
     logging::start(args.log_format)?;
     let config = Config::try_from(args)?;
-    let runtime = runtime()?;
+    let runtime = runtime(&config)?;
     let result = runtime.block_on(async { run(config, signals::shutdown()?).await });
     // A thread that still waits for a lock doesn't keep us.
     runtime.shutdown_background();

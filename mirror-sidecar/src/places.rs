@@ -10,8 +10,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tandem_shared::manifest::SourceState;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many may ask for each one that may work. Each is a child of some megabytes.
-const ASKING: usize = 8;
+/// How many may ask for each one that may work. Each is a thread, and a child of some
+/// megabytes.
+const ASKING: usize = 4;
+
+/// How many threads are taken at most, where `most` sources of each standing are worked on.
+#[must_use]
+pub fn threads(most: usize) -> usize {
+    most.saturating_mul(ASKING).saturating_mul(3)
+}
 
 /// Places of all kinds.
 #[derive(Debug)]
