@@ -166,6 +166,16 @@ pub struct Operation {
     pub interrupted: bool,
 }
 
+impl Operation {
+    /// What it is to this process. One that another process began, and whose end nobody
+    /// told, ended with that process: an interruption, and no fault of the chart.
+    #[must_use]
+    pub fn seen_by(mut self, process: &str) -> Self {
+        self.interrupted |= self.process != process;
+        self
+    }
+}
+
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum OperationAction {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::*;
@@ -412,4 +414,20 @@ fn a_release_that_was_never_tried_leaves_no_former_one() {
         status.formers(&target("new")),
         [former("old", true), former("older", false)]
     );
+}
+
+#[test]
+fn what_another_process_began_and_did_not_end_was_interrupted() {
+    let began = Operation {
+        action: OperationAction::Upgrade,
+        revision: 2,
+        process: "web-0-1".into(),
+        epoch: 0,
+        started_at: Time(Timestamp::UNIX_EPOCH),
+        interrupted: false,
+    };
+    assert!(!began.clone().seen_by("web-0-1").interrupted);
+    let told = began.clone().seen_by("web-0-2");
+    assert!(told.interrupted);
+    assert_eq!((told.action, told.revision), (began.action, began.revision));
 }

@@ -302,7 +302,10 @@ impl<'a> Pass<'a> {
         let status = &self.draft.status;
         let mut observed = Observed {
             now: Timestamp::now(),
-            operation: status.operation.clone(),
+            operation: status
+                .operation
+                .clone()
+                .map(|operation| operation.seen_by(&self.ctx.process)),
             last_test: status.last_test.as_ref().map(|test| TestResult {
                 revision: test.revision,
                 succeeded: test.succeeded,

@@ -91,6 +91,25 @@ pub(super) fn failed() -> Vec<Row> {
             .interrupted()
             .rollback()
             .leads_to(Upgrade, Reason::Interrupted),
+        when("the upgrade was interrupted twice, by the end of our process")
+            .records(&[
+                (1, Deployed, Label::Other),
+                (2, Failed, Label::Wanted),
+                (3, Failed, Label::Wanted),
+            ])
+            .operation(OperationAction::Upgrade, 3)
+            .interrupted()
+            .rollback()
+            .leads_to(Upgrade, Reason::Interrupted),
+        when("the upgrade failed after one that was interrupted")
+            .records(&[
+                (1, Deployed, Label::Other),
+                (2, Failed, Label::Wanted),
+                (3, Failed, Label::Wanted),
+            ])
+            .failed_before(OperationAction::Upgrade)
+            .rollback()
+            .leads_to(Rollback, Reason::UpgradeFailed),
         when("somebody else's upgrade failed")
             .records(&[
                 (1, Deployed, Label::Wanted),
