@@ -37,7 +37,7 @@ pub struct HelmReleaseStatus {
     /// Commit or version of the chart that was tried last, successfully or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision: Option<String>,
-    /// Rollbacks since the last success.
+    /// Rollbacks of the chart and values that were tried last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_count: Option<i64>,
     /// Observations, one of each type.

@@ -170,6 +170,11 @@ impl<'a> Pass<'a> {
             // Nobody follows its records: there is no telling without asking.
             return self.freshen(false).await;
         }
+        let known = self.fresh.as_ref().map(|fresh| &fresh.history);
+        let known = known.or(snapshot.history.as_ref());
+        if known.is_some_and(|known| status::missed_rollback(&self.draft.status, known)) {
+            self.with_subject(status::tell_missed_rollback);
+        }
         let begun = Instant::now();
         let rollbacks = self.draft.status.rollback_count.unwrap_or_default();
         let gathered = gather(

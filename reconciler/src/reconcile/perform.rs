@@ -62,6 +62,9 @@ impl Pass<'_> {
                 interrupted: false,
             };
             let before = self.draft.status.last_attempted_revision.clone();
+            if decision.reason.is_of_something_else() {
+                status::begun_anew(&mut self.draft);
+            }
             self.with_subject(|draft, subject| status::started(draft, subject, &record));
             // Before the child: whatever becomes of us, it is known whose it is.
             self.save()

@@ -15,8 +15,11 @@ mod told;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::crd::{ConditionType, LastTest, Operation, OperationAction, Phase, Target};
+use crate::crd::{
+    ConditionType, HelmReleaseStatus, LastTest, Operation, OperationAction, Phase, Target,
+};
 use crate::reconcile::release::{End, Outcome};
+use crate::storage::{History, RecordState};
 use crate::view::Trouble;
 
 pub use draft::Draft;
@@ -212,17 +215,7 @@ pub fn ended(draft: &mut Draft, subject: &Subject<'_>, action: OperationAction, 
                     &told(&format!("{what} succeeded")),
                 );
             }
-            OperationAction::Rollback => {
-                draft.phase(Phase::RolledBack);
-                draft.set(
-                    ConditionType::RolledBack,
-                    "True",
-                    Phase::RolledBack.as_str(),
-                    &told("Rollback succeeded"),
-                );
-                draft.status.rollback_count =
-                    Some(draft.status.rollback_count.unwrap_or_default() + 1);
-            }
+            OperationAction::Rollback => rolled_back(draft, &told("Rollback succeeded")),
             OperationAction::Test => {
                 draft.phase(Phase::Tested);
                 draft.set(
@@ -297,6 +290,42 @@ pub fn ended(draft: &mut Draft, subject: &Subject<'_>, action: OperationAction, 
         OperationAction::Uninstall | OperationAction::RemoveFailedInstall => {}
     }
     retrying(draft, reason, message);
+}
+
+/// Something else is released than what was rolled back before: its rollbacks are counted by
+/// themselves.
+pub fn begun_anew(draft: &mut Draft) {
+    draft.status.rollback_count = None;
+}
+
+/// Whether the last operation is a rollback that is done, and whose end nobody told: the
+/// process that made it ended before.
+#[must_use]
+pub fn missed_rollback(status: &HelmReleaseStatus, history: &History) -> bool {
+    let told = status.condition(ConditionType::RolledBack);
+    let rollback = status
+        .operation
+        .as_ref()
+        .filter(|operation| operation.action == OperationAction::Rollback);
+    let done = |rollback: &Operation| {
+        history.records().iter().any(|record| {
+            record.revision == rollback.revision && record.state == RecordState::Deployed
+        })
+    };
+    told.is_some_and(|told| told.status == "Unknown") && rollback.is_some_and(done)
+}
+
+/// Tells of a [missed rollback](missed_rollback), and counts it.
+pub fn tell_missed_rollback(draft: &mut Draft, subject: &Subject<'_>) {
+    let end = "the process that made it ended before it could tell";
+    rolled_back(draft, &describe(subject, "Rollback succeeded", end));
+}
+
+fn rolled_back(draft: &mut Draft, message: &str) {
+    let phase = Phase::RolledBack;
+    draft.phase(phase);
+    draft.set(ConditionType::RolledBack, "True", phase.as_str(), message);
+    draft.status.rollback_count = Some(draft.status.rollback_count.unwrap_or_default() + 1);
 }
 
 /// What is said of a test that failed and need not pass, in helm-operator's words.

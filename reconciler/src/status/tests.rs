@@ -293,6 +293,35 @@ fn a_failure_is_told_once_and_another_one_again() {
 }
 
 #[test]
+fn a_rollback_whose_end_nobody_told_is_told_and_counted_once() {
+    let begun = pass(
+        &failed_upgrade(&installed(), "upgrade failed: no"),
+        |draft, subject| started(draft, subject, &operation(OperationAction::Rollback)),
+    );
+    let history = |state| outcome(End::Failed, "", state).history;
+    assert!(!missed_rollback(
+        &begun,
+        &history(RecordState::PendingRollback)
+    ));
+    assert!(!missed_rollback(&begun, &History::default()));
+    let deployed = history(RecordState::Deployed);
+    assert!(missed_rollback(&begun, &deployed));
+    let told = pass(&begun, tell_missed_rollback);
+    assert!(!missed_rollback(&told, &deployed));
+    assert_eq!(told.rollback_count, Some(1));
+    assert_eq!(is(&told, ConditionType::RolledBack).unwrap().0, "True");
+    assert_eq!(is(&told, ConditionType::Released).unwrap().0, "False");
+
+    // What is released next is counted by itself.
+    let anew = pass(&told, |draft, subject| {
+        begun_anew(draft);
+        started(draft, subject, &operation(OperationAction::Upgrade));
+    });
+    assert_eq!(anew.rollback_count, None);
+    assert!(!missed_rollback(&anew, &deployed));
+}
+
+#[test]
 fn a_rollback_keeps_what_went_wrong_and_is_counted() {
     let status = pass(
         &failed_upgrade(&installed(), "upgrade failed: no"),

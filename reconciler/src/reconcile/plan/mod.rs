@@ -248,6 +248,16 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether what is released is something else than what was tried last, or another
+    /// beginning: failures before it say nothing about it.
+    #[must_use]
+    pub fn is_of_something_else(self) -> bool {
+        matches!(
+            self,
+            Self::Changed | Self::ChangedByOthers | Self::Adopting | Self::NotInstalled
+        )
+    }
+
     /// The word, as conditions and events carry it.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::table::{Label, Situation, now, table, wanted, when};
-use super::{Action, ActionKind, Facts, Failures, Need, RecordFacts, needs, plan, table_page};
+use super::{
+    Action, ActionKind, Facts, Failures, Need, Reason, RecordFacts, needs, plan, table_page,
+};
 use crate::crd::OperationAction;
 use crate::storage::RecordState;
 
@@ -339,5 +341,22 @@ fn check(state: &RecordState, label: Label, before: Option<&RecordState>, switch
             Action::Wait,
             "acts beside a living child: {context}"
         );
+    }
+}
+
+#[test]
+fn only_what_is_tried_again_is_nothing_else() {
+    let rows = table();
+    for row in &rows {
+        let decision = plan(&row.observed, &row.desired);
+        if decision.action.kind() == ActionKind::Upgrade {
+            let again = matches!(decision.reason, Reason::Retry | Reason::Interrupted);
+            assert_ne!(
+                decision.reason.is_of_something_else(),
+                again,
+                "{}",
+                row.situation
+            );
+        }
     }
 }
