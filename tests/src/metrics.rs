@@ -8,6 +8,7 @@ use crate::http_client;
 
 /// What the product's own counters are named.
 const HELM_PROCESSES: &str = "tandem_helm_children_total";
+const ACTIONS: &str = "flux_helm_operator_release_action_duration_seconds";
 const API_WRITES: &str = "tandem_api_writes_total";
 const STAGES: &str = "tandem_stage_duration_seconds";
 const GIT_PROCESSES: &str = "tandem_mirror_git_children_total";
@@ -83,6 +84,12 @@ impl Metrics {
             }
         }
         runs
+    }
+
+    /// How often a reconciler did this to a release; `sync` is a pass over it.
+    pub fn actions(&self, action: &str, release: &str) -> f64 {
+        let labels = [("action", action), ("release_name", release)];
+        self.sum(&format!("{ACTIONS}_count"), &labels)
     }
 
     /// Writes of a reconciler to the Kubernetes API.

@@ -9,7 +9,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
-use crate::wait::{LONG, Look, until};
+use crate::wait::LONG;
 
 /// How a Job ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,6 +24,20 @@ pub enum JobEnd {
 pub async fn complete_jobs<F>(
     client: &Client,
     namespace: &str,
+    enough: impl FnMut() -> F,
+) -> Result<()>
+where
+    F: Future<Output = Result<bool>>,
+{
+    end_jobs(client, namespace, |_| Some(JobEnd::Complete), enough).await
+}
+
+/// Ends Jobs of a namespace, as a node would, until `enough`: each, by its name, as `how`
+/// says, if at all.
+pub async fn end_jobs<F>(
+    client: &Client,
+    namespace: &str,
+    how: impl Fn(&str) -> Option<JobEnd>,
     mut enough: impl FnMut() -> F,
 ) -> Result<()>
 where
@@ -32,14 +46,14 @@ where
     let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
     let deadline = Instant::now() + LONG;
     while !enough().await? {
-        for job in jobs.list(&ListParams::default()).await? {
-            if runs(&job) {
-                end(&jobs, &job, JobEnd::Complete).await?;
+        for job in jobs.list(&ListParams::default()).await?.iter().filter(runs) {
+            if let Some(how) = how(&job.name_any()) {
+                end(&jobs, job, how).await?;
             }
         }
         ensure!(
             Instant::now() < deadline,
-            "Jobs were completed for {} s without an end",
+            "Jobs were ended for {} s in vain",
             LONG.as_secs()
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -47,23 +61,7 @@ where
     Ok(())
 }
 
-/// Waits for a Job that runs, and ends it, as a node would.
-///
-/// # Errors
-/// When it doesn't appear, or the API server refuses its status.
-pub async fn end_job(client: &Client, namespace: &str, name: &str, how: JobEnd) -> Result<()> {
-    let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
-    until(format!("Job {name} to run"), LONG, || async {
-        let Some(job) = jobs.get_opt(name).await?.filter(runs) else {
-            return Ok(Look::NotYet("no such Job, or it has ended".to_owned()));
-        };
-        let ended = end(&jobs, &job, how).await?;
-        Ok(Look::when(ended, "its controller was faster"))
-    })
-    .await
-}
-
-fn runs(job: &Job) -> bool {
+fn runs(job: &&Job) -> bool {
     let conditions = job.status.as_ref().and_then(|it| it.conditions.as_ref());
     let ended = conditions.into_iter().flatten().any(|condition| {
         ["Complete", "Failed"].contains(&condition.type_.as_str()) && condition.status == "True"
@@ -71,8 +69,7 @@ fn runs(job: &Job) -> bool {
     !ended && job.metadata.deletion_timestamp.is_none()
 }
 
-/// `false` when it is to be looked at again.
-async fn end(jobs: &Api<Job>, job: &Job, how: JobEnd) -> Result<bool> {
+async fn end(jobs: &Api<Job>, job: &Job, how: JobEnd) -> Result<()> {
     let now = jiff::Timestamp::now().to_string();
     // Once it is set, this can't be changed any more.
     let started = job
@@ -100,9 +97,9 @@ async fn end(jobs: &Api<Job>, job: &Job, how: JobEnd) -> Result<bool> {
         .patch_status(&job.name_any(), &ours, &Patch::Merge(&status))
         .await
     {
-        Ok(_) => Ok(true),
-        // Gone, or written by its controller since it was read.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        Ok(_) => Ok(()),
+        // Gone, or written by its controller since it was read: look again.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

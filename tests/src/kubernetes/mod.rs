@@ -15,7 +15,7 @@ use kube::{Client, ResourceExt};
 use crate::wait::{LONG, Look, until};
 
 pub use helm_releases::{HelmRelease, HelmReleases, from_git};
-pub use jobs::{JobEnd, complete_jobs, end_job};
+pub use jobs::{JobEnd, complete_jobs, end_jobs};
 pub use pods::{PodEnd, end_pod};
 
 /// The field manager of everything that the harness applies.

@@ -5,7 +5,7 @@ use kube::api::Api;
 use serde_json::{Value, json};
 use tandem_tests::charts;
 use tandem_tests::git::{HttpServer, Upstream};
-use tandem_tests::kubernetes::{HelmRelease, from_git};
+use tandem_tests::kubernetes::{HelmRelease, JobEnd, end_jobs, from_git};
 use tandem_tests::pair::Extra;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
@@ -206,5 +206,53 @@ impl Replay {
     /// `name` shows `marker`.
     pub(crate) async fn live_marker(&self, name: &str, marker: &str) {
         self.world.releases.marker(name, marker).await.unwrap();
+    }
+
+    /// The state of every revision of a release, from the first one on.
+    pub(crate) fn states(&self, release: &str) -> Vec<String> {
+        let world = &self.world;
+        world.helm.states(&world.namespace, release).unwrap()
+    }
+
+    /// How often the reconciler, since its last start, did this to a release.
+    pub(crate) async fn did(&self, action: &str, release: &str) -> f64 {
+        let metrics = self.world.reconciler().unwrap().metrics().await;
+        metrics.unwrap().actions(action, release)
+    }
+
+    /// The reconciler has looked at these releases since its last start, and found nothing
+    /// to do.
+    pub(crate) async fn lets_alone(&self, names: &[&str]) {
+        for name in names {
+            until(format!("a look at {name}"), LONG, || async {
+                let looks = self.did("sync", name).await;
+                Ok(Look::when(looks > 0.0, looks))
+            })
+            .await
+            .unwrap();
+        }
+        let metrics = self.world.reconciler().unwrap().metrics().await.unwrap();
+        for name in names.iter().filter(|_| self.fate != Fate::Undisturbed) {
+            for action in ["install", "upgrade", "rollback", "uninstall", "mark"] {
+                assert_eq!(metrics.actions(action, name), 0.0, "{action} of {name}");
+            }
+        }
+    }
+
+    /// Ends Jobs by their names, as a node would, until the HelmRelease is so.
+    pub(crate) async fn end_jobs(
+        &self,
+        how: impl Fn(&str) -> Option<JobEnd>,
+        name: &str,
+        holds: impl Fn(&HelmRelease) -> bool,
+    ) {
+        let World {
+            client,
+            namespace,
+            releases,
+            ..
+        } = &self.world;
+        let enough = || async { Ok(holds(&releases.get(name).await?)) };
+        end_jobs(client, namespace, how, enough).await.unwrap();
     }
 }

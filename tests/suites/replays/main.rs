@@ -43,6 +43,7 @@ macro_rules! replays {
 
 mod common;
 mod edits;
+mod hooks;
 mod life;
 mod paths;
 mod reach;
