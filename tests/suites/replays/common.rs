@@ -45,6 +45,22 @@ impl Replay {
         Self::with(case, fate, &sidecar, &Extra::args([NEVER])).await
     }
 
+    /// A world in which no HelmRelease is looked at again by itself.
+    pub(crate) async fn without_resync(case: &str, fate: Fate) -> Self {
+        Self::resyncing(case, fate, "24h").await
+    }
+
+    /// A world in which every HelmRelease is looked at again and again.
+    pub(crate) async fn with_resync(case: &str, fate: Fate) -> Self {
+        Self::resyncing(case, fate, "1s").await
+    }
+
+    async fn resyncing(case: &str, fate: Fate, every: &str) -> Self {
+        let resync = format!("--charts-sync-interval={every}");
+        let reconciler = Extra::args([NEVER.to_owned(), resync]);
+        Self::with(case, fate, &Extra::default(), &reconciler).await
+    }
+
     /// A world with a pair of the case's own flags.
     pub(crate) async fn with(case: &str, fate: Fate, sidecar: &Extra, reconciler: &Extra) -> Self {
         let mut world = World::empty(&case.replace('_', "-")).await.unwrap();
