@@ -7,7 +7,6 @@ use tandem_tests::charts;
 use tandem_tests::git::{HttpServer, Upstream};
 use tandem_tests::kubernetes::{HelmRelease, JobEnd, end_jobs, from_git};
 use tandem_tests::pair::Extra;
-use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
 /// Nothing polls: what happens, happens because something asked for it.
@@ -205,18 +204,6 @@ impl Replay {
         let found = releases.released_from(name, commit).await.unwrap();
         self.live_marker(name, marker).await;
         found
-    }
-
-    /// The newest of Helm's records of `name` has this status.
-    pub(crate) async fn record(&self, name: &str, status: &str) {
-        until(format!("{name} to be {status}"), LONG, || async {
-            let records = self.world.releases.records(name).await?;
-            let last = records.last().and_then(|labels| labels.get("status"));
-            let holds = last.is_some_and(|is| is == status);
-            Ok(Look::when(holds, format!("{records:?}")))
-        })
-        .await
-        .unwrap();
     }
 
     /// `name` shows `marker`.

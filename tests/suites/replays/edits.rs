@@ -73,16 +73,22 @@ async fn a06_an_edited_ref_brings_what_it_is_now_and_nothing_older(mut replay: R
         .await;
     replay.live("b", &feature, "feature two").await;
 
-    // A commit by the beginning of its id.
+    // Edited while the reconciler alone is away, and the sidecar looks for nothing.
     let fourth = push(&upstream, "four");
-    releases
-        .patch("a", &reference(&fourth[..10]))
-        .await
-        .unwrap();
-    replay.live("a", &fourth, "four").await;
-
+    let reconciler = replay.world.reconciler_mut().unwrap();
+    reconciler.kill().unwrap();
+    releases.patch("b", &reference("main")).await.unwrap();
+    reconciler.restart().unwrap();
+    replay.live("b", &fourth, "four").await;
     replay.live("stays", &fourth, "four").await;
-    for (name, revisions) in [("a", 3), ("b", 3), ("stays", 4)] {
+
+    // A commit by the beginning of its id.
+    let fifth = push(&upstream, "five");
+    releases.patch("a", &reference(&fifth[..10])).await.unwrap();
+    replay.live("a", &fifth, "five").await;
+    replay.live("stays", &fifth, "five").await;
+    replay.live("b", &fifth, "five").await;
+    for (name, revisions) in [("a", 3), ("b", 5), ("stays", 5)] {
         replay.has_revisions(name, revisions);
     }
     replay.ends_well().await;
@@ -132,6 +138,16 @@ async fn a07_an_edited_url_is_followed_and_its_mirror_goes(mut replay: Replay) {
     assert_eq!(replay.uid("a").await, uid);
     // For b the first of those two pushes counts as well.
     replay.has_revisions("a", 4);
+    replay.has_revisions("b", 5);
+
+    // To where nothing is, and back.
+    let nothing = replay.world.upstreams.root().join("nothing.git");
+    let nowhere = url(format!("file://{}", nothing.display()));
+    releases.patch("b", &nowhere).await.unwrap();
+    let told = releases.condition("b", "Ready", "False", "nothing.git");
+    told.await.unwrap();
+    releases.patch("b", &url(server.url("r2"))).await.unwrap();
+    releases.released("b").await.unwrap();
     replay.has_revisions("b", 5);
 
     // Deleted and made again with the URL that it had first.

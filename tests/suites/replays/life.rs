@@ -94,7 +94,7 @@ async fn a09_deleted_while_helm_is_at_work_it_leaves_nothing(mut replay: Replay)
         .await
         .unwrap();
     for (name, status) in [("old", "pending-upgrade"), ("new", "pending-install")] {
-        replay.record(name, status).await;
+        releases.record(name, status).await.unwrap();
     }
 
     let deleted = releases.clone();
