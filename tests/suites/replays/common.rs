@@ -7,6 +7,7 @@ use tandem_tests::charts;
 use tandem_tests::git::{HttpServer, Upstream};
 use tandem_tests::kubernetes::{HelmRelease, JobEnd, end_jobs, from_git};
 use tandem_tests::pair::Extra;
+use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
 /// Nothing polls: what happens, happens because something asked for it.
