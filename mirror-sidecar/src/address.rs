@@ -1,4 +1,5 @@
 //! Addresses of git repositories: which are accepted, and what git is given.
+//! (Those of files behind URLs are read by [`crate::web`].)
 //!
 //! A HelmRelease names the address, so it is no friend's word: schemes come
 //! from an allow-list, nothing may look like an option or carry a control
@@ -289,7 +290,7 @@ fn is_host(host: &str) -> bool {
 }
 
 /// Undoes percent-encoding, as git does before it opens a path.
-fn decode(text: &str) -> String {
+pub(crate) fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -1,9 +1,10 @@
-//! `mirror-sidecar`: brings charts from git repositories onto the volume.
+//! `mirror-sidecar`: brings charts from git repositories, and values files from
+//! URLs, onto the volume.
 //!
 //! `mirror -> snapshot -> publish ┃volume┃ trigger -> gather -> plan -> release -> report`
 //!
-//! It reads requests, keeps one bare mirror per source, and serves one
-//! manifest per source and one tar per chart. It knows no Kubernetes, and
+//! It reads requests, keeps one bare mirror per repository, and serves
+//! one manifest per source and one tar per chart. It knows no Kubernetes, and
 //! nobody waits for it: whatever it says, it says by a file on the volume.
 //!
 //! | module | what it settles |
@@ -14,6 +15,7 @@
 //! | [`address`], [`credentials`] | what is reached, and with which proof |
 //! | [`git`], [`askpass`] | how the git program is run, and what it may know |
 //! | [`mirror`] | one bare repository: listing, fetching, keeping it small |
+//! | [`web`] | one file behind a URL |
 //! | [`snapshot`] | a chart or file at a commit, as an artifact |
 //! | [`serving`], [`inventory`], [`janitor`] | what is served, what is named, what may go |
 //! | [`http`], [`health`], [`metrics`] | what operators see |
@@ -42,6 +44,7 @@ pub mod snapshot;
 mod start;
 #[cfg(test)]
 mod testing;
+pub mod web;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -61,6 +64,7 @@ use http::Shown;
 use inventory::Inventory;
 use metrics::Metrics;
 use places::Places;
+use web::Web;
 
 /// Threads for what blocks for a moment only (the volume).
 const SPARE_THREADS: usize = 32;
@@ -126,7 +130,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         metrics,
         inventory,
         health,
+        web: Web::default(),
     });
+    let fetching = Arc::clone(&context);
     let mut schedule = std::pin::pin!(schedule::run(context, ended(stopped)));
     tokio::select! {
         () = &mut shutdown => {}
@@ -135,6 +141,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     tracing::info!("ending");
     // Children are asked to end, and killed ten seconds later.
     cancel.cancel();
+    fetching.web.end();
     stop.send_replace(true);
     schedule.await;
     // Somebody who is still reading doesn't keep us.

@@ -1,6 +1,7 @@
 //! What the sidecar counts.
 
 use std::fmt;
+use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -132,7 +133,7 @@ impl Default for Metrics {
         };
         registry.register(
             "exchanges",
-            "Exchanges with remotes, by kind (list, fetch) and outcome",
+            "Exchanges with remotes, by kind (list and fetch of git, get of a URL) and outcome",
             metrics.exchanges.clone(),
         );
         registry.register(
@@ -215,6 +216,20 @@ impl Metrics {
                 .get_or_create(&Kind { kind })
                 .observe(outcome.took.as_secs_f64());
         }
+    }
+
+    /// Counts a request for a file behind a URL: `success`, `unchanged`,
+    /// `timeout` or `failure`.
+    pub fn got(&self, outcome: &'static str, took: Duration) {
+        let kind = Word("get");
+        let labels = Exchange {
+            kind,
+            outcome: Word(outcome),
+        };
+        self.exchanges.get_or_create(&labels).inc();
+        self.seconds
+            .get_or_create(&Kind { kind })
+            .observe(took.as_secs_f64());
     }
 
     /// Counts a chart or file that was dealt with.

@@ -7,6 +7,8 @@
     clippy::disallowed_methods
 )]
 
+pub(crate) mod server;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +33,7 @@ use crate::inventory::Inventory;
 use crate::metrics::Metrics;
 use crate::places::Places;
 use crate::start;
+use crate::web::Web;
 
 /// A repository that people push to.
 pub(crate) struct Upstream {
@@ -180,6 +183,7 @@ impl Sidecar {
             metrics,
             inventory,
             health: Arc::new(Health::default()),
+            web: Web::default(),
         };
         let request = Request {
             schema: Request::current_schema(),

@@ -133,6 +133,7 @@ fn word(reason: &Reason) -> &'static str {
         Reason::InvalidChart => "InvalidChart",
         Reason::InvalidLink => "InvalidLink",
         Reason::LfsPointer => "LfsPointer",
+        Reason::InvalidFile => "InvalidFile",
         Reason::TooLarge => "TooLarge",
         Reason::DependencyFailed => "DependencyFailed",
         Reason::GroupHeldBack => HELD_BACK,

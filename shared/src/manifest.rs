@@ -212,7 +212,7 @@ pub enum Reason {
     RefNotFound,
     /// A short commit id stands for several commits.
     RefAmbiguous,
-    /// The path doesn't exist at that commit.
+    /// The path doesn't exist at that commit, or there is nothing at the URL.
     PathNotFound,
     /// The path is none within the repository.
     InvalidPath,
@@ -222,6 +222,8 @@ pub enum Reason {
     InvalidLink,
     /// A Git LFS pointer stands where a file should be.
     LfsPointer,
+    /// What the URL gives is no plain text in UTF-8.
+    InvalidFile,
     /// The tree has more bytes or files than are allowed.
     TooLarge,
     /// A dependency can't be had.

@@ -92,7 +92,8 @@ pub struct WantSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Git: path of the chart folder or file from the repository's root, `.`
-    /// for the root. Helm: name of the chart.
+    /// for the root. Helm: name of the chart. Http: what the file shall be
+    /// called; the URL alone says which one it is.
     pub path: String,
     /// Leave the chart's dependencies as the tree holds them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

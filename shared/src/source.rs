@@ -18,6 +18,8 @@ pub enum SourceKind {
     Helm,
     /// An OCI registry.
     Oci,
+    /// One file behind an `http://` or `https://` URL.
+    Http,
     /// A kind of a later version.
     #[serde(untagged)]
     Other(String),
@@ -31,6 +33,7 @@ impl SourceKind {
             Self::Git => "git",
             Self::Helm => "helm",
             Self::Oci => "oci",
+            Self::Http => "http",
             Self::Other(word) => word,
         }
     }
@@ -58,7 +61,8 @@ pub struct CredentialRef {
 pub struct Source {
     /// What kind of place it is.
     pub kind: SourceKind,
-    /// The address, without any password.
+    /// The address, without any password. Of a file behind a URL its query
+    /// belongs to it, and may be a token: it stands here and nowhere else.
     pub url: String,
     /// Whose credential is used; absent for anonymous or operator-wide access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,7 +139,14 @@ impl Source {
 /// of `user@host:path` stays: it is a login name and no secret.
 #[must_use]
 pub fn redact_url(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
+    // Readers of web addresses forgive any number of slashes, in either direction.
+    let web = ["http", "https"].into_iter().find_map(|scheme| {
+        let head = url.get(..scheme.len())?;
+        let rest = url[scheme.len()..].strip_prefix(':')?;
+        let sloppy = head.eq_ignore_ascii_case(scheme);
+        sloppy.then(|| (head, rest.trim_start_matches(['/', '\\'])))
+    });
+    let Some((scheme, rest)) = web.or_else(|| url.split_once("://")) else {
         // `user:password@host:path` is none of git's forms, but people write it.
         return match url.split_once('@') {
             Some((login, host)) if login.contains(':') && !login.contains('/') => {
@@ -146,7 +157,7 @@ pub fn redact_url(url: &str) -> String {
         };
     };
     let (authority, path) = rest
-        .find(['/', '?', '#'])
+        .find(['/', '\\', '?', '#'])
         .map_or((rest, ""), |at| rest.split_at(at));
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let authority = match authority.rsplit_once('@') {
@@ -180,6 +191,11 @@ mod tests {
         assert_eq!(redact_url("git:pw@h:x.git"), "git@h:x.git");
         assert_eq!(redact_url("h:x/a:b@c.git"), "h:x/a:b@c.git");
         assert_eq!(redact_url("https://h"), "https://h");
+        for sloppy in ["https:", "https:/", "https:///", "https:\\\\"] {
+            assert_eq!(redact_url(&format!("{sloppy}u:p@h/x?t")), "https://h/x");
+        }
+        assert_eq!(redact_url("https://u:p@h\\x@y?t"), "https://h\\x@y");
+        assert_eq!(redact_url("file:///srv/r.git"), "file:///srv/r.git");
         assert_eq!(redact_url("https://u:p@h?secret"), "https://h");
     }
 

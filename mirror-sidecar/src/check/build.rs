@@ -156,14 +156,14 @@ fn is_settled(
     })
 }
 
-fn is_there(context: &Context, good: &Good) -> bool {
+pub(super) fn is_there(context: &Context, good: &Good) -> bool {
     let path = context.config.volume.served.artifact(&good.artifact);
     path.symlink_metadata()
         .is_ok_and(|meta| meta.is_file() && meta.len() == good.size)
 }
 
 /// Whether the reconciler rightly rejected an artifact of these wants.
-fn rejected(context: &Context, state: &State, wants: &[&Want]) -> bool {
+pub(super) fn rejected(context: &Context, state: &State, wants: &[&Want]) -> bool {
     wants.iter().any(|want| {
         let result = state.serving.manifest().results.get(&want.key);
         let Some(good) = result.and_then(|result| result.good.as_ref()) else { return false };

@@ -7,6 +7,7 @@
 mod build;
 mod mirrored;
 mod resolve;
+mod web;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -32,11 +33,15 @@ use crate::mirror::{MirrorError, Remote};
 use crate::places::{Places, Seat};
 use crate::schedule::backoff;
 use crate::serving::Serving;
+use crate::web::Web;
 use resolve::Miss;
 
 /// Limits of what a request may ask for, in seconds.
 const INTERVAL: std::ops::RangeInclusive<u64> = 1..=7 * 24 * 3600;
 const TIMEOUT: std::ops::RangeInclusive<u64> = 1..=3600;
+
+/// What is said while nothing more may be fetched.
+const FULL: &str = "the volume is filled to 80 % of --volume-limit, so nothing more is fetched; give it more, or ask for less";
 
 /// What all checks share.
 #[derive(Debug)]
@@ -53,6 +58,8 @@ pub struct Context {
     pub health: Arc<Health>,
     /// How many are worked on at once.
     pub places: Places,
+    /// The HTTP client.
+    pub web: Web,
 }
 
 impl Context {
@@ -86,6 +93,8 @@ pub struct State {
     old_protocol: bool,
     /// The place at which it is worked on, once the remote has answered.
     seat: Option<Seat>,
+    /// Of a file behind a URL: what was got last.
+    file: Option<web::Got>,
 }
 
 /// What an asked name stood for.
@@ -137,6 +146,7 @@ impl State {
             fetched: false,
             old_protocol: false,
             seat: None,
+            file: None,
         }
     }
 
@@ -295,13 +305,22 @@ fn attempt(
         reason: Reason::Unsupported,
         message: format!("the request isn't followed: {error}"),
     })?;
-    if request.source.kind != SourceKind::Git {
-        let reason = Reason::Unsupported;
-        let message = format!(
-            "sources of kind {:?} aren't served by this version, only git",
-            request.source.kind.as_str()
-        );
-        return Err(Failed { reason, message });
+    let timeout = Duration::from_secs(
+        request
+            .timeout_seconds
+            .clamp(*TIMEOUT.start(), *TIMEOUT.end()),
+    );
+    match &request.source.kind {
+        SourceKind::Git => {}
+        SourceKind::Http => return web::run(context, state, observed, timeout, exchanged),
+        other => {
+            let reason = Reason::Unsupported;
+            let message = format!(
+                "sources of kind {:?} aren't served by this version, only git and http",
+                other.as_str()
+            );
+            return Err(Failed { reason, message });
+        }
     }
     let mut forbidden: Vec<&Path> = vec![&config.root];
     forbidden.extend(config.credentials.as_deref());
@@ -316,11 +335,6 @@ fn attempt(
         reason: error.reason(),
         message: error.to_string(),
     })?;
-    let timeout = Duration::from_secs(
-        request
-            .timeout_seconds
-            .clamp(*TIMEOUT.start(), *TIMEOUT.end()),
-    );
     let remote = Remote {
         address: &address,
         access: &access,

@@ -230,7 +230,7 @@ fn exchange(
         state.sit_down(context);
         *exchanged = true;
         if context.over_budget() {
-            let message = "the volume is filled to 80 % of --volume-limit, so nothing more is fetched; give it more, or ask for less".to_owned();
+            let message = super::FULL.to_owned();
             return Err(MirrorError::Git {
                 reason: Reason::Volume,
                 meaning: crate::mirror::classify::Meaning::Failure,

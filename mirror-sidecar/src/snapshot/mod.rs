@@ -61,6 +61,20 @@ pub fn export(
         }
         packer.file(path, blob.content().to_vec())?;
     }
+    store(packer, served, hold, rewrite)
+}
+
+/// Writes what was packed, unless a file of that name is there already.
+/// `rewrite` writes it even then; `hold` keeps the janitor off it.
+///
+/// # Errors
+/// If it can't be packed, or the volume refuses.
+pub fn store(
+    packer: Packer,
+    served: &Served,
+    hold: &Hold<'_>,
+    rewrite: bool,
+) -> Result<Exported, SnapshotError> {
     let mut staged = Staged::begin(&served.artifacts())?;
     let (digest, size) = packer.pack(&mut staged)?;
     hold.also(&digest);

@@ -9,11 +9,6 @@ use tandem_shared::layout::Served;
 use tempfile::TempDir;
 use thiserror::Error;
 
-/// What a values file may amount to.
-const FILE_LIMITS: Limits = Limits {
-    bytes: 4 * 1024 * 1024,
-    entries: 8,
-};
 /// Values files that are kept in memory, and the bytes of the largest such. They are read
 /// again at every look at their HelmReleases, and rarely change.
 const KEPT: usize = 64;
@@ -111,7 +106,7 @@ impl Artifacts {
         let this = self.clone();
         let (wanted, name) = (digest.clone(), name.to_owned());
         let content = tokio::task::spawn_blocking(move || {
-            let opened = this.open(&wanted, FILE_LIMITS)?;
+            let opened = this.open(&wanted, Limits::FILE)?;
             let path = chart_in(opened.path()).join(name);
             std::fs::read(&path).map_err(|source| ArtifactError::Io {
                 folder: path,

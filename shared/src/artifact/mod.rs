@@ -24,6 +24,15 @@ pub struct Limits {
     pub entries: usize,
 }
 
+impl Limits {
+    /// What a values file may amount to. Helm stores the values with the
+    /// release, whose record may have 1 MiB once it is packed.
+    pub const FILE: Self = Self {
+        bytes: 4 * 1024 * 1024,
+        entries: 8,
+    };
+}
+
 impl Default for Limits {
     /// 64 MiB and 20,000 entries. Helm itself stops at 1 MiB of release
     /// record, but charts carry files that it never renders.
