@@ -14,7 +14,7 @@ use thiserror::Error;
 pub enum Problem {
     /// There is no place for it.
     #[error(
-        "the chart source needs a credential, and the reconciler has no credentials volume; start it with --credentials"
+        "the source needs a credential, and the reconciler has no credentials volume; start it with --credentials"
     )]
     NoVolume,
     /// There is no such Secret.
@@ -32,7 +32,7 @@ pub enum Problem {
         why: String,
     },
     /// The volume refuses.
-    #[error("can't put the credential of the chart source on the credentials volume: {0}")]
+    #[error("can't put the credential of the source on the credentials volume: {0}")]
     Volume(String),
 }
 

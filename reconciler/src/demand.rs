@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tandem_shared::artifact::Digest;
+use tandem_shared::artifact::{Digest, is_sound_path};
 use tandem_shared::credentials::Values as Secrets;
+use tandem_shared::names;
 use tandem_shared::request::{self, Prefer, Request, Want, WantKind, WantSpec};
 use tandem_shared::source::{CredentialRef, Source, SourceKind, SourceName, redact_url};
 use tandem_shared::version::Document;
@@ -17,27 +18,50 @@ use crate::crd::{ChartSource, GitChart, HelmRelease, InvalidSpec, RepositoryChar
 /// The word by which the reconciler knows its own request files.
 pub const OWNER: &str = "tandem-reconciler";
 
-/// What one HelmRelease wants of its source.
+/// What one HelmRelease wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
+    /// Of the source of its chart: the chart's want first, then values files that lie beside it.
+    pub chart: SourceWish,
+    /// Keys of the wants of the values files in the chart's repository, by their path as
+    /// the HelmRelease writes it.
+    pub files: BTreeMap<String, String>,
+    /// Of values files behind URLs, each of them a source, by the URL as the HelmRelease
+    /// writes it.
+    pub urls: BTreeMap<String, SourceWish>,
+}
+
+/// What one HelmRelease wants of one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceWish {
     /// The source, its URL without a password.
     pub source: Source,
     /// The name of the source on the volume.
     pub name: SourceName,
     /// The user and password that stood in the URL itself.
     pub embedded: Option<Secrets>,
-    /// All wants, the chart's first.
+    /// All wants.
     pub wants: Vec<Want>,
-    /// Keys of the wants of the values files in the chart's repository, by their path as
-    /// the HelmRelease writes it.
-    pub files: BTreeMap<String, String>,
 }
 
 impl Wish {
-    /// The key of the chart's want.
+    /// All sources, that of the chart first.
+    pub fn sources(&self) -> impl Iterator<Item = &SourceWish> {
+        std::iter::once(&self.chart).chain(self.urls.values())
+    }
+}
+
+impl SourceWish {
+    /// The key of the first want: of the chart, or of the one file.
     #[must_use]
-    pub fn chart(&self) -> &str {
+    pub fn key(&self) -> &str {
         self.wants.first().map_or("", |want| want.key.as_str())
+    }
+
+    /// The keys of all wants.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.wants.iter().map(|want| want.key.clone()).collect()
     }
 }
 
@@ -79,13 +103,18 @@ pub fn wish(release: &HelmRelease, defaults: &SourceDefaults) -> Result<Wish, Wi
                 .map(|file| (file.path.clone(), source.is_optional()))
         })
         .collect();
-    match release.chart_source()? {
-        ChartSource::Git(chart) => Ok(git_wish(release, &chart, &files, defaults)),
+    let (chart, files) = match release.chart_source()? {
+        ChartSource::Git(chart) => git_wish(release, &chart, &files, defaults),
         ChartSource::Repository(chart) => match files.into_iter().next() {
-            Some((path, _)) => Err(WishError::ChartFile(path)),
-            None => Ok(repository_wish(release, &chart)),
+            Some((path, _)) => return Err(WishError::ChartFile(path)),
+            None => (repository_wish(release, &chart), BTreeMap::new()),
         },
-    }
+    };
+    Ok(Wish {
+        chart,
+        files,
+        urls: url_wishes(release),
+    })
 }
 
 fn git_wish(
@@ -93,7 +122,7 @@ fn git_wish(
     chart: &GitChart,
     files: &[(String, bool)],
     defaults: &SourceDefaults,
-) -> Wish {
+) -> (SourceWish, BTreeMap<String, String>) {
     let reference = chart.git_ref.clone().or_else(|| defaults.reference.clone());
     let spec = |kind, path, skip_dependencies| WantSpec {
         kind,
@@ -144,17 +173,18 @@ fn git_wish(
         .iter()
         .filter_map(|(path, spec)| Some((path.clone(), key_of(spec)?)))
         .collect();
-    finish(
-        release,
+    let wish = of_source(
         SourceKind::Git,
         &chart.url,
         chart.secret.clone(),
+        &embedded_name(release),
+        &release.own_namespace(),
         wants,
-        files,
-    )
+    );
+    (wish, files)
 }
 
-fn repository_wish(release: &HelmRelease, chart: &RepositoryChart) -> Wish {
+fn repository_wish(release: &HelmRelease, chart: &RepositoryChart) -> SourceWish {
     let oci = chart
         .url
         .get(..6)
@@ -171,31 +201,79 @@ fn repository_wish(release: &HelmRelease, chart: &RepositoryChart) -> Wish {
         path: chart.name.clone(),
         skip_dependencies: false,
     };
-    finish(
-        release,
+    of_source(
         kind,
         &chart.url,
         chart.secret.clone(),
+        &embedded_name(release),
+        &release.own_namespace(),
         request::group([spec].into()),
-        BTreeMap::new(),
     )
 }
 
-fn finish(
-    release: &HelmRelease,
+/// Each URL is a source of its own, with one file.
+fn url_wishes(release: &HelmRelease) -> BTreeMap<String, SourceWish> {
+    let mut wishes: BTreeMap<String, SourceWish> = BTreeMap::new();
+    for source in release.spec.values_sources() {
+        let Some(external) = source.external_source_ref else {
+            continue;
+        };
+        let spec = WantSpec {
+            kind: WantKind::File,
+            reference: None,
+            version: None,
+            path: file_name(&external.url),
+            skip_dependencies: false,
+        };
+        // The chart's URL may have a password, too, and each of several URLs its own.
+        let bare = split_password(&external.url).0;
+        let own = names::short_hex(&[bare.as_bytes()]);
+        let wish = of_source(
+            SourceKind::Http,
+            &external.url,
+            None,
+            &format!("{}:{own}", embedded_name(release)),
+            &release.own_namespace(),
+            request::group([spec].into()),
+        );
+        // One URL with two passwords is one source: the first one counts.
+        let before = wishes.values().find(|before| before.name == wish.name);
+        let wish = before.cloned().unwrap_or(wish);
+        wishes.insert(external.url, wish);
+    }
+    wishes
+}
+
+/// The last part of a URL's path, or what a values file is usually called.
+fn file_name(url: &str) -> String {
+    let url = Url::parse(url).ok();
+    let last = url
+        .as_ref()
+        .and_then(|url| url.path_segments()?.next_back())
+        .filter(|name| is_sound_path(name));
+    last.unwrap_or("values.yaml").to_owned()
+}
+
+/// The reference of the credential that stands in a URL. No Secret has a colon in its
+/// name, so it is nobody else's.
+fn embedded_name(release: &HelmRelease) -> String {
+    format!("helmrelease:{}", kube::ResourceExt::name_any(release))
+}
+
+fn of_source(
     kind: SourceKind,
     url: &str,
     secret: Option<(String, String)>,
+    embedded_name: &str,
+    own_namespace: &str,
     wants: Vec<Want>,
-    files: BTreeMap<String, String>,
-) -> Wish {
+) -> SourceWish {
     let (url, embedded) = split_password(url);
     let credential = match (secret, &embedded) {
         (Some((namespace, name)), _) => Some(CredentialRef { namespace, name }),
-        // No Secret has a colon in its name, so this reference is nobody else's.
         (None, Some(_)) => Some(CredentialRef {
-            namespace: release.own_namespace(),
-            name: format!("helmrelease:{}", kube::ResourceExt::name_any(release)),
+            namespace: own_namespace.to_owned(),
+            name: embedded_name.to_owned(),
         }),
         (None, None) => None,
     };
@@ -206,12 +284,11 @@ fn finish(
         url,
         credential,
     };
-    Wish {
+    SourceWish {
         name: source.name(),
         source,
         embedded,
         wants,
-        files,
     }
 }
 
@@ -277,13 +354,13 @@ fn split_password(text: &str) -> (String, Option<Secrets>) {
     (bare.unwrap_or_else(|| url.to_string()), Some(secrets))
 }
 
-/// One HelmRelease's part in the whole.
+/// One HelmRelease's part in one source.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     /// `namespace/name` of the HelmRelease.
     pub helm_release: &'a str,
-    /// What it wants.
-    pub wish: &'a Wish,
+    /// What it wants of it.
+    pub wish: &'a SourceWish,
     /// The id of its credential, if it has one.
     pub credential: Option<&'a str>,
 }

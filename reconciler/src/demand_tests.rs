@@ -32,10 +32,12 @@ fn all(releases: &[HelmRelease]) -> BTreeMap<SourceName, Request> {
         .iter()
         .map(|release| (release.key(), wish(release, &defaults()).unwrap()))
         .collect();
-    let parts = wishes.iter().map(|(key, wish)| Part {
-        helm_release: key,
-        wish,
-        credential: None,
+    let parts = wishes.iter().flat_map(|(key, wish)| {
+        wish.sources().map(move |wish| Part {
+            helm_release: key,
+            wish,
+            credential: None,
+        })
     });
     requests(parts, &Extras::default(), &defaults())
 }
@@ -97,17 +99,84 @@ fn a_values_file_moves_with_the_chart_unless_it_may_be_missing() {
         {"chartFileRef": {"path": "../shared.yaml", "optional": true}},
     ]);
     let wish = wish(&release("a", "one", spec), &defaults()).unwrap();
-    assert_eq!(wish.wants[0].spec.kind, WantKind::Chart);
+    assert_eq!(wish.chart.wants[0].spec.kind, WantKind::Chart);
     let find = |path: &str| {
-        wish.wants
+        wish.chart
+            .wants
             .iter()
             .find(|want| want.spec.path == path)
             .unwrap()
     };
-    assert_eq!(find("charts/x/prod.yaml").group, wish.wants[0].group);
-    assert_ne!(find("charts/shared.yaml").group, wish.wants[0].group);
+    assert_eq!(find("charts/x/prod.yaml").group, wish.chart.wants[0].group);
+    assert_ne!(find("charts/shared.yaml").group, wish.chart.wants[0].group);
     assert_eq!(wish.files["prod.yaml"], find("charts/x/prod.yaml").key);
     assert_eq!(wish.files["../shared.yaml"], find("charts/shared.yaml").key);
+}
+
+#[test]
+fn each_url_is_a_source_of_its_own_and_shared_by_all_who_name_it() {
+    let mut one = git("https://h/r.git", "charts/x");
+    one["valuesFrom"] = json!([
+        {"externalSourceRef": {"url": "https://h/a/prod.yaml?token=t", "optional": true}},
+        {"externalSourceRef": {"url": "https://h/"}},
+        {"externalSourceRef": {"url": "https://h/"}},
+    ]);
+    let mut two = git("https://h/r.git", "charts/y");
+    two["valuesFrom"] = json!([{"externalSourceRef": {"url": "https://h/a/prod.yaml?token=t"}}]);
+    let made = all(&[release("a", "one", one), release("b", "two", two)]);
+    assert_eq!(made.len(), 3);
+    let of = |url: &str| {
+        let mut found = made.values().filter(|made| made.source.url == url);
+        let request = found.next().unwrap();
+        assert_eq!(request.source.kind, SourceKind::Http);
+        assert_eq!(request.wants.len(), 1);
+        assert_eq!(request.wants[0].spec.kind, WantKind::File);
+        (
+            request.wants[0].spec.path.as_str(),
+            request.wants[0].used_by.clone(),
+        )
+    };
+    let prod = of("https://h/a/prod.yaml?token=t");
+    assert_eq!(prod, ("prod.yaml", vec!["a/one".into(), "b/two".into()]));
+    assert_eq!(of("https://h/"), ("values.yaml", vec!["a/one".into()]));
+}
+
+#[test]
+fn passwords_of_urls_are_kept_apart() {
+    let mut spec = git("https://me:one@h/r.git", "x");
+    spec["valuesFrom"] = json!([
+        {"externalSourceRef": {"url": "https://me:two@h/v"}},
+        {"externalSourceRef": {"url": "https://me:three@h/w"}},
+        {"externalSourceRef": {"url": "https://me:four@h/w"}},
+        {"externalSourceRef": {"url": "https://h/w"}},
+    ]);
+    let wish = wish(&release("a", "one", spec), &defaults()).unwrap();
+    let mut credentials = BTreeMap::new();
+    for source in wish.sources() {
+        assert!(!source.source.url.contains("me"), "{source:?}");
+        if let Some(credential) = &source.source.credential {
+            assert!(credential.name.contains(':'));
+            let password = source.embedded.as_ref().unwrap()["password"].clone();
+            let same = credentials.insert(credential.clone(), password.clone());
+            assert!(same.is_none_or(|same| same == password), "{credential:?}");
+        }
+    }
+    assert_eq!(credentials.len(), 3);
+    assert_eq!(wish.urls["https://h/w"].source.credential, None);
+}
+
+#[test]
+fn files_are_called_as_their_urls_end() {
+    for (url, name) in [
+        ("https://h/a/prod.yaml?x=/y", "prod.yaml"),
+        ("https://h/a/", "values.yaml"),
+        ("https://h", "values.yaml"),
+        ("https://h/a/..", "values.yaml"),
+        ("https://h/a%0Ab", "a%0Ab"),
+        ("no url", "values.yaml"),
+    ] {
+        assert_eq!(file_name(url), name, "{url}");
+    }
 }
 
 #[test]
@@ -117,10 +186,10 @@ fn a_password_never_reaches_a_request() {
         &defaults(),
     )
     .unwrap();
-    assert_eq!(wish.source.url, "https://h/Path.git");
-    assert_eq!(wish.embedded.as_ref().unwrap()["password"], b"s@cret");
+    assert_eq!(wish.chart.source.url, "https://h/Path.git");
+    assert_eq!(wish.chart.embedded.as_ref().unwrap()["password"], b"s@cret");
     assert_eq!(
-        wish.source.credential.as_ref().unwrap().name,
+        wish.chart.source.credential.as_ref().unwrap().name,
         "helmrelease:one"
     );
     assert!(
@@ -143,7 +212,10 @@ fn a_password_never_reaches_a_request() {
         ("https://me:s3 cret@h:port/r.git", "https://h:port/r.git"),
     ] {
         let wish = super::wish(&release("a", "one", git(written, "x")), &defaults()).unwrap();
-        assert_eq!((wish.source.url.as_str(), wish.embedded), (kept, None));
+        assert_eq!(
+            (wish.chart.source.url.as_str(), wish.chart.embedded),
+            (kept, None)
+        );
     }
 }
 
@@ -153,20 +225,21 @@ fn a_secret_that_is_named_wins_and_is_part_of_the_identity() {
     spec["chart"]["secretRef"] = json!({"name": "token"});
     let wish = wish(&release("a", "one", spec), &defaults()).unwrap();
     assert_eq!(
-        wish.source.credential,
+        wish.chart.source.credential,
         Some(CredentialRef {
             namespace: "a".into(),
             name: "token".into()
         })
     );
-    assert_eq!(wish.embedded, None);
+    assert_eq!(wish.chart.embedded, None);
     assert_ne!(
-        wish.name,
+        wish.chart.name,
         super::wish(
             &release("a", "one", git("https://h/r.git", "x")),
             &defaults()
         )
         .unwrap()
+        .chart
         .name
     );
 }
@@ -181,14 +254,18 @@ fn a_short_commit_id_keeps_what_it_stood_for() {
     );
     one.status = serde_json::from_value(json!({"lastAttemptedRevision": commit})).unwrap();
     assert_eq!(
-        wish(&one, &defaults()).unwrap().wants[0]
+        wish(&one, &defaults()).unwrap().chart.wants[0]
             .prefer
             .commit
             .as_deref(),
         Some(commit)
     );
     one.spec.chart.git_ref = Some("main".into());
-    assert!(wish(&one, &defaults()).unwrap().wants[0].prefer.is_empty());
+    assert!(
+        wish(&one, &defaults()).unwrap().chart.wants[0]
+            .prefer
+            .is_empty()
+    );
 }
 
 #[test]
@@ -197,20 +274,20 @@ fn tokens_and_rejections_are_kept() {
     let wish = wish(&one, &defaults()).unwrap();
     let digest: Digest = format!("t1:{}", "0".repeat(64)).parse().unwrap();
     let extras = Extras {
-        refresh: [(wish.name.clone(), "token".to_owned())].into(),
+        refresh: [(wish.chart.name.clone(), "token".to_owned())].into(),
         rejected: [(
-            (wish.name.clone(), wish.chart().to_owned()),
+            (wish.chart.name.clone(), wish.chart.key().to_owned()),
             [digest.clone()].into(),
         )]
         .into(),
     };
     let part = Part {
         helm_release: "a/one",
-        wish: &wish,
+        wish: &wish.chart,
         credential: Some("id"),
     };
     let made = requests([part], &extras, &defaults());
-    let request = &made[&wish.name];
+    let request = &made[&wish.chart.name];
     assert_eq!(request.refresh, "token");
     assert_eq!(request.credential_id.as_deref(), Some("id"));
     assert_eq!(request.wants[0].rejected, [digest].into());
@@ -224,15 +301,15 @@ fn repositories_ask_for_a_version() {
         json!({"chart": {"repository": "https://h/charts", "name": "web", "version": "^1.0"}}),
     );
     let wish = wish(&one, &defaults()).unwrap();
-    assert_eq!(wish.source.kind, SourceKind::Helm);
-    assert_eq!(wish.wants[0].spec.version.as_deref(), Some("^1.0"));
+    assert_eq!(wish.chart.source.kind, SourceKind::Helm);
+    assert_eq!(wish.chart.wants[0].spec.version.as_deref(), Some("^1.0"));
     let oci = release(
         "a",
         "one",
         json!({"chart": {"repository": "oci://h/charts", "name": "web", "version": "1.0.0"}}),
     );
     assert_eq!(
-        super::wish(&oci, &defaults()).unwrap().source.kind,
+        super::wish(&oci, &defaults()).unwrap().chart.source.kind,
         SourceKind::Oci
     );
     let nothing = release("a", "one", json!({"chart": {"git": "https://h/r.git"}}));
@@ -258,6 +335,6 @@ fn dependencies_are_left_alone_if_either_the_operator_or_the_helm_release_says_s
         let mut spec = git("https://h/r.git", "x");
         spec["chart"]["skipDepUpdate"] = json!(helm_release);
         let wish = wish(&release("a", "one", spec), &defaults).unwrap();
-        assert_eq!(wish.wants[0].spec.skip_dependencies, expected);
+        assert_eq!(wish.chart.wants[0].spec.skip_dependencies, expected);
     }
 }

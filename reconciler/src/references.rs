@@ -82,9 +82,11 @@ pub fn named_by(entry: &Entry) -> BTreeSet<Named> {
     }
     let wish = entry.wish.as_ref().ok();
     let credential = wish
+        .iter()
+        .flat_map(|wish| wish.sources())
         // What stood in a URL is in no Secret.
         .filter(|wish| wish.embedded.is_none())
-        .and_then(|wish| wish.source.credential.as_ref());
+        .filter_map(|wish| wish.source.credential.as_ref());
     named.extend(credential.map(|secret| Named {
         kind: Kind::Secret,
         namespace: secret.namespace.clone(),

@@ -56,7 +56,7 @@ pub struct Entry {
     pub object: StoredHelmRelease,
     /// The release that it asks for.
     pub target: Option<Target>,
-    /// What it wants of its source, or why that can't be made out.
+    /// What it wants of its sources, or why that can't be made out.
     pub wish: Result<Wish, Unclear>,
 }
 

@@ -34,6 +34,23 @@ pub struct Trouble {
     pub source: bool,
 }
 
+impl Trouble {
+    /// Whether it lies between the two processes, so that it says nothing about what is
+    /// wanted: not whether it is there, and not whether one can do without it.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        matches!(
+            self.reason,
+            "ManifestRefused"
+                | "RequestRefused"
+                | "CredentialMissing"
+                | "Unsupported"
+                | "Volume"
+                | "Internal"
+        )
+    }
+}
+
 impl WantView {
     /// The good result, if there is one.
     #[must_use]

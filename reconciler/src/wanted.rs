@@ -130,16 +130,18 @@ impl Wanted {
     }
 
     /// What a HelmRelease (`namespace/name`) asks for in our requests as they are on the
-    /// mount: of which source, and the keys of its wants in order.
+    /// mount: of which sources, and the keys of its wants in order.
     #[must_use]
-    pub fn asked_by(&self, helm_release: &str) -> Option<(SourceName, Vec<String>)> {
-        self.written.iter().find_map(|(name, request)| {
+    pub fn asked_by(&self, helm_release: &str) -> BTreeMap<SourceName, Vec<String>> {
+        let written = self.written.iter();
+        let asked = written.filter_map(|(name, request)| {
             let uses = |want: &&Want| want.used_by.iter().any(|user| user == helm_release);
             let wants = request.wants.iter().filter(uses);
             let mut keys: Vec<String> = wants.map(|want| want.key.clone()).collect();
             keys.sort();
             (!keys.is_empty()).then(|| (name.clone(), keys))
-        })
+        });
+        asked.collect()
     }
 
     /// The credentials that requests on the mount name, whoever wrote them.
@@ -395,7 +397,7 @@ mod tests {
         asked.wants = vec![want("b", &["n/one", "n/two"]), want("a", &["n/two"])];
         wanted.put([(name.clone(), asked)].into(), false).unwrap();
         let wanted = Wanted::load(mount).unwrap();
-        let keys = |user: &str| wanted.asked_by(user);
+        let keys = |user: &str| wanted.asked_by(user).into_iter().next();
         assert_eq!(keys("n/one"), Some((name.clone(), vec!["b".into()])));
         assert_eq!(keys("n/two"), Some((name, vec!["a".into(), "b".into()])));
         assert_eq!(keys("n/three"), None);

@@ -28,6 +28,9 @@ pub struct Decision {
     /// The keys of its wants; the chart's stands first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wants: Vec<String>,
+    /// The names of the sources, on this volume, of values files behind URLs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values_sources: Vec<String>,
     /// The artifact that was planned with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Digest>,

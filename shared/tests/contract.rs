@@ -260,6 +260,7 @@ fn schemas_fit_the_types() {
         },
         source: None,
         wants: vec![],
+        values_sources: vec!["h-values.yaml".into()],
         artifact: Some(format!("t1:{}", "0".repeat(64)).parse().unwrap()),
         chart_revision: None,
         released: None,

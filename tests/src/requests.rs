@@ -23,6 +23,15 @@ pub fn git(url: &str) -> Source {
     }
 }
 
+/// A file behind a URL, without a credential.
+pub fn web(url: &str) -> Source {
+    Source {
+        kind: SourceKind::Http,
+        url: url.to_owned(),
+        credential: None,
+    }
+}
+
 /// A chart at a ref, as a want named `key`.
 pub fn chart(key: &str, reference: &str, path: &str) -> Want {
     want(key, WantKind::Chart, reference, path)

@@ -1,4 +1,4 @@
-//! A HelmRelease whose source was edited is released from what a check since then brings,
+//! A HelmRelease of which a source was edited is released from what a check since then brings,
 //! not from what was there at the last poll: another HelmRelease may have asked for the very
 //! same long ago.
 
@@ -39,7 +39,10 @@ impl Controller {
     pub(super) fn hold(&mut self, key: &Key, source: &SourceName) {
         let known = [self.asked(source), self.served.handled(source)];
         let stale = known.into_iter().flatten().map(str::to_owned).collect();
-        self.memory.entry(key.clone()).or_default().edited = Some(stale);
+        let memory = self.memory.entry(key.clone()).or_default();
+        if let Some(asked) = memory.asked.get_mut(source) {
+            asked.edited = Some(stale);
+        }
     }
 
     /// A predecessor may have seen an edit, and asked for a check that hasn't ended. What it
@@ -51,18 +54,25 @@ impl Controller {
         };
         let entries = self.releases.iter().filter(|entry| !is_observed(entry));
         let unobserved: Vec<(Key, SourceName)> = entries
-            .filter_map(|entry| Some((entry.key.clone(), entry.wish.as_ref().ok()?.name.clone())))
+            .flat_map(|entry| {
+                let sources = entry.wish.iter().flat_map(|wish| wish.sources());
+                sources.map(|wish| (entry.key.clone(), wish.name.clone()))
+            })
             .collect();
         for (key, source) in unobserved {
             let handled = self.served.handled(&source).map(str::to_owned);
-            self.memory.entry(key).or_default().edited = handled.map(|handled| [handled].into());
+            let memory = self.memory.entry(key).or_default();
+            if let Some(asked) = memory.asked.get_mut(&source) {
+                asked.edited = handled.map(|handled| [handled].into());
+            }
         }
     }
 
     /// Whether what is known of its source may be older than the last edit of a HelmRelease.
     pub(super) fn is_outdated(&self, key: &Key, source: &SourceName) -> bool {
         let memory = self.memory.get(key);
-        let stale = memory.and_then(|memory| memory.edited.as_ref());
+        let asked = memory.and_then(|memory| memory.asked.get(source));
+        let stale = asked.and_then(|asked| asked.edited.as_ref());
         // The check may be about to be asked for.
         stale.is_some_and(|stale| {
             self.edited.contains(source)
@@ -73,8 +83,8 @@ impl Controller {
     /// Lets those go on who waited for the check of a source that has ended now.
     pub(super) fn let_go(&mut self, source: &SourceName) {
         let waited = |memory: &Memory| {
-            let wants = memory.wants.as_ref();
-            memory.edited.is_some() && wants.is_some_and(|(name, _)| name == source)
+            let asked = memory.asked.get(source);
+            asked.is_some_and(|asked| asked.edited.is_some())
         };
         let over: Vec<Key> = self
             .memory
@@ -83,7 +93,10 @@ impl Controller {
             .map(|(key, _)| key.clone())
             .collect();
         for key in over {
-            self.memory.entry(key.clone()).or_default().edited = None;
+            let memory = self.memory.entry(key.clone()).or_default();
+            if let Some(asked) = memory.asked.get_mut(source) {
+                asked.edited = None;
+            }
             self.touch(key, Trigger::manifest);
         }
     }

@@ -1,5 +1,6 @@
 //! What is heard, and whom it concerns.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -9,7 +10,7 @@ use tokio::task::{JoinError, block_in_place};
 use tracing::{error, info};
 
 use super::edits::keys_of;
-use super::memory::{Memory, newest_status};
+use super::memory::{Asked, Memory, newest_status};
 use super::{Controller, RECENT, Read};
 use crate::crd::{StoredHelmRelease, Target};
 use crate::http::SyncRequest;
@@ -54,22 +55,44 @@ impl Controller {
             .releases
             .get(key)
             .and_then(|entry| entry.wish.as_ref().ok());
-        let wants = wish.map(|wish| (wish.name.clone(), keys_of(&wish.wants)));
+        let wants: BTreeMap<_, _> = wish
+            .iter()
+            .flat_map(|wish| wish.sources())
+            .map(|wish| (wish.name.clone(), keys_of(&wish.wants)))
+            .collect();
         let memory = self.memory.entry(key.clone()).or_default();
         memory.blocked = 0;
-        let before = std::mem::replace(&mut memory.wants, wants.clone());
-        if before != wants {
-            memory.asked_at = Some(Timestamp::now());
+        let mut before = std::mem::take(&mut memory.asked);
+        let known: BTreeMap<_, _> = if before.is_empty() {
+            // It may have been edited while nobody looked.
+            self.wanted.asked_by(&key.to_string())
+        } else {
+            let before = before.iter();
+            before
+                .map(|(name, asked)| (name.clone(), asked.wants.clone()))
+                .collect()
+        };
+        let mut news = Vec::new();
+        for (name, wants) in wants {
+            let asked = before.remove(&name).filter(|asked| asked.wants == wants);
+            if asked.is_none() {
+                news.push((name.clone(), wants.clone()));
+            }
+            let asked = asked.unwrap_or_else(|| Asked {
+                wants,
+                since: Some(Timestamp::now()),
+                ..Asked::default()
+            });
+            memory.asked.insert(name, asked);
         }
-        let Some((name, keys)) = wants else { return };
-        // It may have been edited while nobody looked.
-        let before = before.or_else(|| self.wanted.asked_by(&key.to_string()));
-        let edited = before.is_some_and(|before| before != (name.clone(), keys.clone()));
-        if edited {
-            self.hold(key, &name);
-        }
-        if edited || self.begun && self.asks_late(&name, &keys) {
-            self.edited.insert(name);
+        for (name, keys) in news {
+            let edited = !known.is_empty() && known.get(&name) != Some(&keys);
+            if edited {
+                self.hold(key, &name);
+            }
+            if edited || self.begun && self.asks_late(&name, &keys) {
+                self.edited.insert(name);
+            }
         }
     }
 
@@ -79,7 +102,12 @@ impl Controller {
             return;
         };
         let requested = entry.requested_at().cloned();
-        let source = entry.wish.as_ref().ok().map(|wish| wish.name.clone());
+        let wish = entry.wish.as_ref().ok();
+        let sources: Vec<SourceName> = wish
+            .iter()
+            .flat_map(|wish| wish.sources())
+            .map(|wish| wish.name.clone())
+            .collect();
         let memory = self.memory.entry(key.clone()).or_default();
         let before = std::mem::replace(&mut memory.requested, requested);
         if change == Change::Added || memory.requested.is_none() || memory.requested == before {
@@ -87,7 +115,7 @@ impl Controller {
         }
         info!(helmrelease = %key, requested = memory.requested, "asked for by an annotation");
         memory.failures = Failures::default();
-        if let Some(source) = source {
+        for source in sources {
             self.hold(key, &source);
             self.edited.insert(source);
         }
@@ -175,7 +203,7 @@ impl Controller {
         let wish = entry.wish.as_ref().ok();
         let memory = self.memory.entry(key.clone()).or_default();
         let prefer = wish
-            .and_then(|wish| wish.wants.first())
+            .and_then(|wish| wish.chart.wants.first())
             .and_then(|want| want.prefer.commit.clone());
         self.stale |= memory.prefer != prefer;
         memory.prefer = prefer;
@@ -235,7 +263,8 @@ impl Controller {
             .iter()
             .filter(|entry| {
                 entry.wish.as_ref().is_ok_and(|wish| {
-                    wish.name == *name && wish.wants.iter().any(|want| news.touches(&want.key))
+                    let mut sources = wish.sources().filter(|wish| wish.name == *name);
+                    sources.any(|wish| wish.wants.iter().any(|want| news.touches(&want.key)))
                 })
             })
             .map(|entry| entry.key.clone())
@@ -256,23 +285,22 @@ impl Controller {
         let handled = token.is_some_and(|token| self.served.has_handled(name, token));
         let mut settled = Vec::new();
         for (key, memory) in &mut self.memory {
-            let Some((_, wants)) = memory.wants.as_ref().filter(|(source, _)| source == name)
-            else {
+            let Some(asked) = memory.asked.get_mut(name) else {
                 continue;
             };
-            let Some(asked) = memory.asked_at else {
+            let Some(since) = asked.since else {
                 continue;
             };
-            if checked >= asked || memory.doubted && handled {
-                memory.asked_at = None;
-                if std::mem::take(&mut memory.doubted) {
+            if checked >= since || asked.doubted && handled {
+                asked.since = None;
+                if std::mem::take(&mut asked.doubted) {
                     settled.push(key.clone());
                 }
-            } else if !memory.doubted {
-                memory.doubted = wants.iter().any(|want| {
+            } else if !asked.doubted {
+                asked.doubted = asked.wants.iter().any(|want| {
                     matches!(self.served.view(name, want), WantView::Problem(trouble) if !trouble.source)
                 });
-                if memory.doubted {
+                if asked.doubted {
                     self.edited.insert(name.clone());
                     self.stale = true;
                 }
@@ -302,10 +330,10 @@ impl Controller {
                 if block_in_place(|| self.credentials.learn(&secret, read)) {
                     self.stale = true;
                     let of_secret = |entry: &&Arc<Entry>| {
-                        entry
-                            .wish
-                            .as_ref()
-                            .is_ok_and(|wish| wish.source.credential.as_ref() == Some(&secret))
+                        entry.wish.as_ref().is_ok_and(|wish| {
+                            let mut sources = wish.sources();
+                            sources.any(|wish| wish.source.credential.as_ref() == Some(&secret))
+                        })
                     };
                     let touched: Vec<Key> = self
                         .releases

@@ -1,6 +1,6 @@
 //! What the controller remembers of one HelmRelease besides the object itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,15 +20,8 @@ use crate::storage::History;
 pub(super) struct Memory {
     /// The release of its last pass, for metrics.
     pub target: Option<Target>,
-    /// The source and the wants that it was last seen to have, in order.
-    pub wants: Option<(SourceName, Vec<String>)>,
-    /// Since when; `None` once a check since then has told about them.
-    pub asked_at: Option<Timestamp>,
-    /// Such a check was asked for.
-    pub doubted: bool,
-    /// Its source was edited: refresh tokens whose checks say nothing about that, until
-    /// another one has been handled.
-    pub edited: Option<BTreeSet<String>>,
+    /// What it was last seen to want of each of its sources.
+    pub asked: BTreeMap<SourceName, Asked>,
     /// When somebody last asked for it to be looked at, in their own words.
     pub requested: Option<String>,
     /// The pass under way.
@@ -49,6 +42,20 @@ pub(super) struct Memory {
     pub awaiting: Option<Instant>,
     /// The commit that it prefers for a short commit id.
     pub prefer: Option<String>,
+}
+
+/// What a HelmRelease wants of one source.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// The keys of its wants, in order.
+    pub wants: Vec<String>,
+    /// Since when; `None` once a check since then has told about them.
+    pub since: Option<Timestamp>,
+    /// Such a check was asked for.
+    pub doubted: bool,
+    /// It was edited: refresh tokens whose checks say nothing about that, until another one
+    /// has been handled.
+    pub edited: Option<BTreeSet<String>>,
 }
 
 impl Memory {

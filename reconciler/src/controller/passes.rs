@@ -11,9 +11,11 @@ use tracing::{error, warn};
 use super::memory::{Memory, Running, newest_status};
 use super::{Controller, PATIENCE};
 use crate::crd::Target;
+use crate::credentials::Known;
+use crate::demand::SourceWish;
 use crate::metrics::Trigger;
 use crate::reconcile::plan::Owner;
-use crate::reconcile::snapshot::{Snapshot, SourceView, Wants};
+use crate::reconcile::snapshot::{Snapshot, SourceView, UrlFile, Wants};
 use crate::reconcile::{self, Again, Finished, backoff};
 use crate::releases::{Entry, Key};
 use crate::view::{Trouble, WantView};
@@ -220,52 +222,81 @@ impl Controller {
             Ok(wish) => wish,
             Err(unclear) => return SourceView::Unclear(unclear.clone()),
         };
-        if let Some(secret) = &wish.source.credential
-            && self.credentials.id(secret).is_none()
-        {
-            return SourceView::Credential(self.credentials.known(secret));
+        let chart = &wish.chart;
+        if let Some(missing) = self.missing_credential(chart) {
+            return SourceView::Credential(missing);
         }
-        // What was missing before anybody wanted it may be there at the check that is to come.
-        let doubted = self
-            .memory
-            .get(&entry.key)
-            .is_some_and(|memory| memory.doubted);
-        let outdated = self.is_outdated(&entry.key, &wish.name);
-        let view = |want: &str| {
-            let refusal = self.wanted.refusal(&wish.name);
-            let view = match self.served.view(&wish.name, want) {
-                WantView::Good { .. } if outdated => WantView::Pending(
-                    "the source is being checked, since chart was edited".to_owned(),
-                ),
-                view => view,
-            };
-            match view {
-                WantView::Problem(trouble)
-                    if doubted && !trouble.source && !self.served.is_failing(&wish.name) =>
-                {
-                    WantView::Pending("the source is being checked again".to_owned())
-                }
-                WantView::Pending(why) => match refusal {
-                    Some(why) => WantView::Problem(Trouble {
-                        reason: "RequestRefused",
-                        message: why.to_owned(),
-                        source: false,
-                    }),
-                    None => WantView::Pending(why),
+        let files = wish.files.iter().map(|(path, want)| {
+            let view = self.view(&entry.key, chart, want);
+            (path.clone(), (want.clone(), view))
+        });
+        let urls = wish.urls.iter().map(|(url, wish)| {
+            let view = match self.missing_credential(wish) {
+                None => match self.view(&entry.key, wish, wish.key()) {
+                    // One can do without an optional file that the check finds to be missing,
+                    // not without one that was missing before.
+                    WantView::Problem(_) if self.is_outdated(&entry.key, &wish.name) => {
+                        WantView::Pending("it is being checked again".to_owned())
+                    }
+                    view => view,
                 },
-                view => view,
-            }
-        };
+                Some(Known::Problem { problem, .. }) => WantView::Problem(Trouble {
+                    reason: "CredentialMissing",
+                    message: problem.to_string(),
+                    source: false,
+                }),
+                Some(_) => WantView::Pending("its credential is being read".to_owned()),
+            };
+            let file = UrlFile {
+                source: wish.name.clone(),
+                key: wish.key().to_owned(),
+                view,
+            };
+            (url.clone(), file)
+        });
         SourceView::Wants(Wants {
-            name: wish.name.clone(),
-            key: wish.chart().to_owned(),
-            chart: view(wish.chart()),
-            files: wish
-                .files
-                .iter()
-                .map(|(path, want)| (path.clone(), (want.clone(), view(want))))
-                .collect(),
+            name: chart.name.clone(),
+            key: chart.key().to_owned(),
+            chart: self.view(&entry.key, chart, chart.key()),
+            files: files.collect(),
+            urls: urls.collect(),
         })
+    }
+
+    /// What is known of the credential of a source, if that keeps it from being asked.
+    fn missing_credential(&self, wish: &SourceWish) -> Option<Known> {
+        let secret = wish.source.credential.as_ref()?;
+        let missing = self.credentials.id(secret).is_none();
+        missing.then(|| self.credentials.known(secret))
+    }
+
+    fn view(&self, key: &Key, wish: &SourceWish, want: &str) -> WantView {
+        let name = &wish.name;
+        // What was missing before anybody wanted it may be there at the check that is to come.
+        let asked = self
+            .memory
+            .get(key)
+            .and_then(|memory| memory.asked.get(name));
+        let doubted = asked.is_some_and(|asked| asked.doubted);
+        match self.served.view(name, want) {
+            WantView::Good { .. } if self.is_outdated(key, name) => WantView::Pending(
+                "the source is being checked, since the HelmRelease was edited".to_owned(),
+            ),
+            WantView::Problem(trouble)
+                if doubted && !trouble.source && !self.served.is_failing(name) =>
+            {
+                WantView::Pending("the source is being checked again".to_owned())
+            }
+            WantView::Pending(why) => match self.wanted.refusal(name) {
+                Some(why) => WantView::Problem(Trouble {
+                    reason: "RequestRefused",
+                    message: why.to_owned(),
+                    source: false,
+                }),
+                None => WantView::Pending(why),
+            },
+            view => view,
+        }
     }
 }
 

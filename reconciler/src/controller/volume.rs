@@ -9,7 +9,7 @@ use tracing::{error, warn};
 
 use super::Controller;
 use crate::credentials;
-use crate::demand::{self, Part};
+use crate::demand::{self, Part, Wish};
 use crate::releases::Entry;
 use crate::wanted::SourceFilter;
 
@@ -31,8 +31,12 @@ impl Controller {
             .iter()
             .map(|entry| (entry.key.to_string(), entry))
             .collect();
-        let parts = names.iter().filter_map(|(name, entry)| {
-            let wish = entry.wish.as_ref().ok()?;
+        let wishes = names.iter().flat_map(|(name, entry)| {
+            let wish = entry.wish.as_ref().ok();
+            wish.into_iter()
+                .flat_map(move |wish| wish.sources().map(move |wish| (name, wish)))
+        });
+        let parts = wishes.filter_map(|(name, wish)| {
             let credential = match &wish.source.credential {
                 Some(secret) => Some(self.credentials.id(secret)?),
                 None => None,
@@ -79,7 +83,8 @@ impl Controller {
     pub(super) fn ask_credentials(&mut self) {
         let mut unread = Vec::new();
         let entries: Vec<Arc<Entry>> = self.releases.iter().cloned().collect();
-        for wish in entries.iter().filter_map(|entry| entry.wish.as_ref().ok()) {
+        let wishes = entries.iter().filter_map(|entry| entry.wish.as_ref().ok());
+        for wish in wishes.flat_map(Wish::sources) {
             let Some(secret) = &wish.source.credential else {
                 continue;
             };
@@ -138,7 +143,9 @@ impl Controller {
         let named: BTreeSet<CredentialRef> = self
             .releases
             .iter()
-            .filter_map(|entry| entry.wish.as_ref().ok()?.source.credential.clone())
+            .filter_map(|entry| entry.wish.as_ref().ok())
+            .flat_map(Wish::sources)
+            .filter_map(|wish| wish.source.credential.clone())
             .collect();
         let mut used = self.wanted.credentials();
         used.extend(self.served.credentials());

@@ -40,9 +40,10 @@ pub struct KeySelector {
 /// A file behind a URL.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct ExternalSourceSelector {
-    /// The URL, `http://` or `https://`.
+    /// The URL, `http://` or `https://`. A user and password in it are used for it alone.
     pub url: String,
-    /// Go on without it if it can't be had.
+    /// Go on without it if the URL gives none, or what it gives isn't valid YAML. What it
+    /// gave before is used while it doesn't.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }

@@ -61,6 +61,15 @@ impl Opened {
     }
 }
 
+/// What it is called is the sidecar's business.
+fn only_file(folder: &Path) -> std::io::Result<Vec<u8>> {
+    let mut entries = std::fs::read_dir(folder)?;
+    match (entries.next().transpose()?, entries.next()) {
+        (Some(file), None) => std::fs::read(file.path()),
+        _ => Err(std::io::Error::other("it doesn't hold just one file")),
+    }
+}
+
 fn chart_in(folder: &Path) -> PathBuf {
     folder.join("chart")
 }
@@ -95,23 +104,20 @@ impl Artifacts {
             .await?
     }
 
-    /// The content of a values file, the one named `name` in its artifact.
+    /// The content of a values file, the one file in its artifact.
     ///
     /// # Errors
-    /// As [`Self::chart`], or if there is no such file in it.
-    pub async fn file(&self, digest: &Digest, name: &str) -> Result<Vec<u8>, ArtifactError> {
+    /// As [`Self::chart`], or if there isn't just one file in it.
+    pub async fn file(&self, digest: &Digest) -> Result<Vec<u8>, ArtifactError> {
         if let Some(known) = self.known().get(digest) {
             return Ok(known.clone());
         }
         let this = self.clone();
-        let (wanted, name) = (digest.clone(), name.to_owned());
+        let wanted = digest.clone();
         let content = tokio::task::spawn_blocking(move || {
             let opened = this.open(&wanted, Limits::FILE)?;
-            let path = chart_in(opened.path()).join(name);
-            std::fs::read(&path).map_err(|source| ArtifactError::Io {
-                folder: path,
-                source,
-            })
+            let folder = chart_in(opened.path());
+            only_file(&folder).map_err(|source| ArtifactError::Io { folder, source })
         })
         .await??;
         if content.len() <= KEPT_BYTES {

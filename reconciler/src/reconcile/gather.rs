@@ -120,7 +120,7 @@ pub async fn gather(
         chart: had.clone(),
         ..blocked(obstacle, retry)
     };
-    let layers = match layers(client, artifacts, release, wants).await? {
+    let (layers, old_values) = match layers(client, artifacts, release, wants).await? {
         Ok(layers) => layers,
         Err(Stuck { obstacle, retry }) => return Ok(without_values(obstacle, retry)),
     };
@@ -147,7 +147,8 @@ pub async fn gather(
         identities: identities.clone(),
     };
     let want = Want::Present(Present { identities });
-    let made = gathered(want, Some(material), trouble.map(Obstacle::outdated), false);
+    let obstacle = trouble.map(Obstacle::outdated).or(old_values);
+    let made = gathered(want, Some(material), obstacle, false);
     Ok(Gathered { chart: had, ..made })
 }
 

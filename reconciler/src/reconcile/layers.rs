@@ -2,6 +2,8 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
+use tandem_shared::manifest::Good;
+use tandem_shared::source::redact_url;
 use thiserror::Error;
 
 use super::artifacts::{ArtifactError, Artifacts};
@@ -33,15 +35,19 @@ pub(super) struct Stuck {
     pub(super) retry: bool,
 }
 
+/// All sources of values in their order, and what keeps one from being the newest.
+pub(super) type Collected = (Vec<Layer>, Option<Obstacle>);
+
 /// Reads all sources of values of `release`, in their order.
 pub(super) async fn layers(
     client: &Client,
     artifacts: &Artifacts,
     release: &HelmRelease,
     wants: &Wants,
-) -> Result<Result<Vec<Layer>, Stuck>, LayersError> {
+) -> Result<Result<Collected, Stuck>, LayersError> {
     let namespace = release.own_namespace();
     let mut layers = Vec::new();
+    let mut outdated = None;
     for source in release.spec.values_sources() {
         let optional = source.is_optional();
         let (origin, secret, content) = match &source {
@@ -64,18 +70,27 @@ pub(super) async fn layers(
                 external_source_ref: Some(external),
                 ..
             } => {
-                // Its query may be a token.
-                let url = tandem_shared::source::redact_url(&external.url);
-                if optional {
+                let Some(file) = wants.urls.get(&external.url) else {
                     continue;
-                }
-                let message = format!(
-                    "valuesFrom names {url:?} as an externalSourceRef, which this version does not support; keep the values in a ConfigMap, a Secret or the chart's repository"
-                );
-                return Ok(Err(Stuck {
-                    obstacle: Obstacle::invalid("Unsupported", message),
-                    retry: false,
-                }));
+                };
+                // Its query may be a token.
+                let url = redact_url(&external.url);
+                let content = match found(&file.view, &url, optional) {
+                    Found::File(good, trouble) => {
+                        outdated = outdated.or(trouble);
+                        Content::Text(artifacts.file(&good.artifact).await?)
+                    }
+                    Found::Missing(why) => Content::Missing(why),
+                    Found::Stuck(obstacle) => {
+                        return Ok(Err(Stuck {
+                            obstacle,
+                            retry: false,
+                        }));
+                    }
+                };
+                // Who asks for it with a password or token doesn't mean it for everybody.
+                let secret = url != external.url;
+                (url, secret, content)
             }
             ValuesFromSource {
                 chart_file_ref: Some(file),
@@ -83,14 +98,11 @@ pub(super) async fn layers(
             } => {
                 let origin = format!("file {:?} of the chart", file.path);
                 match wants.files.get(&file.path).map(|(_, view)| view) {
-                    Some(WantView::Good { good, .. }) => {
-                        let name = file.path.rsplit('/').next().unwrap_or(&file.path);
-                        (
-                            origin,
-                            false,
-                            Content::Text(artifacts.file(&good.artifact, name).await?),
-                        )
-                    }
+                    Some(WantView::Good { good, .. }) => (
+                        origin,
+                        false,
+                        Content::Text(artifacts.file(&good.artifact).await?),
+                    ),
                     Some(WantView::Problem(trouble)) if optional => {
                         (origin, false, Content::Missing(trouble.message.clone()))
                     }
@@ -114,7 +126,7 @@ pub(super) async fn layers(
                 }
             }
             _ => {
-                let message = "valuesFrom has an entry without a source; set configMapKeyRef, secretKeyRef or chartFileRef in it";
+                let message = "valuesFrom has an entry without a source; set configMapKeyRef, secretKeyRef, externalSourceRef or chartFileRef in it";
                 return Ok(Err(Stuck {
                     obstacle: Obstacle::invalid("InvalidSpec", message.to_owned()),
                     retry: false,
@@ -128,7 +140,42 @@ pub(super) async fn layers(
             content,
         });
     }
-    Ok(Ok(layers))
+    Ok(Ok((layers, outdated)))
+}
+
+/// What becomes of a values file behind a URL.
+#[derive(Debug, PartialEq)]
+enum Found<'a> {
+    /// There is one; perhaps there is a newer one that can't be had.
+    File(&'a Good, Option<Obstacle>),
+    /// There is none, which an optional one may be.
+    Missing(String),
+    /// Nothing can be done without it.
+    Stuck(Obstacle),
+}
+
+/// What becomes of a values file of which the volume says `view`.
+///
+/// An optional one is waited for until its URL was asked: a first install must not go out
+/// without it merely because nobody has looked yet. What was good once is used until
+/// something else is.
+fn found<'a>(view: &'a WantView, url: &str, optional: bool) -> Found<'a> {
+    match view {
+        WantView::Good { good, trouble } => {
+            Found::File(good, trouble.as_ref().map(Obstacle::old_values))
+        }
+        WantView::Problem(trouble) if optional && !trouble.is_ours() => {
+            Found::Missing(trouble.message.clone())
+        }
+        WantView::Problem(trouble) => {
+            let mut obstacle = Obstacle::no_values(trouble);
+            if trouble.is_ours() {
+                obstacle.message = format!("{url}: {}", obstacle.message);
+            }
+            Found::Stuck(obstacle)
+        }
+        WantView::Pending(why) => Found::Stuck(Obstacle::fetching(&format!("{url}: {why}"))),
+    }
 }
 
 async fn config_map(
@@ -194,5 +241,85 @@ fn unread(what: &str) -> impl FnOnce(kube::Error) -> LayersError {
     move |source| LayersError::Api {
         what,
         source: Box::new(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::status::ObstacleKind;
+    use crate::view::Trouble;
+
+    fn problem(reason: &'static str) -> WantView {
+        WantView::Problem(Trouble {
+            reason,
+            message: "no".into(),
+            source: true,
+        })
+    }
+
+    fn kind(found: Found<'_>) -> Option<ObstacleKind> {
+        match found {
+            Found::Stuck(obstacle) => Some(obstacle.kind),
+            Found::File(_, old) => old.map(|old| old.kind),
+            Found::Missing(_) => None,
+        }
+    }
+
+    #[test]
+    fn optional_means_that_its_url_gives_none_not_that_nobody_looked() {
+        let pending = WantView::Pending("it is being fetched".into());
+        for (view, optional, expected) in [
+            (&pending, false, Some(ObstacleKind::Fetching)),
+            (&pending, true, Some(ObstacleKind::Fetching)),
+            (
+                &problem("PathNotFound"),
+                false,
+                Some(ObstacleKind::NoValues),
+            ),
+            (&problem("PathNotFound"), true, None),
+            (&problem("Unreachable"), true, None),
+            (&problem("InvalidUrl"), true, None),
+            // What lies between the processes says nothing about the file.
+            (
+                &problem("CredentialMissing"),
+                true,
+                Some(ObstacleKind::NoValues),
+            ),
+            (
+                &problem("ManifestRefused"),
+                true,
+                Some(ObstacleKind::NoValues),
+            ),
+            (&problem("Volume"), true, Some(ObstacleKind::NoValues)),
+        ] {
+            let found = found(view, "https://h/v", optional);
+            assert_eq!(kind(found), expected, "{view:?} {optional}");
+        }
+    }
+
+    #[test]
+    fn what_was_good_is_used_while_its_url_gives_nothing() {
+        let good: Good = serde_json::from_value(json!({
+            "artifact": format!("t1:{}", "1".repeat(64)), "inputs": "i", "size": 1,
+            "since": "2026-01-01T00:00:00Z",
+        }))
+        .unwrap();
+        for reason in [None, Some("Unreachable"), Some("PathNotFound")] {
+            for optional in [false, true] {
+                let view = WantView::Good {
+                    good: Box::new(good.clone()),
+                    trouble: reason.and_then(|reason| problem(reason).trouble().cloned()),
+                };
+                let found = found(&view, "https://h/v", optional);
+                assert!(matches!(&found, Found::File(used, _) if **used == good));
+                let told = reason.map(|_| ObstacleKind::OldValues);
+                assert_eq!(kind(found), told, "{reason:?}");
+            }
+        }
     }
 }

@@ -413,11 +413,15 @@ impl<'a> Pass<'a> {
             && let Some(digest) = artifact.rejected()
             && let SourceView::Wants(wants) = &self.snapshot.source
         {
-            for (want, view) in wants.files.values() {
+            let files = wants.files.values();
+            let files = files.map(|(want, view)| (&wants.name, want, view));
+            let urls = wants.urls.values();
+            let urls = urls.map(|file| (&file.source, &file.key, &file.view));
+            for (source, want, view) in files.chain(urls) {
                 if view.good().is_some_and(|good| good.artifact == *digest) {
                     self.finished
                         .rejected
-                        .push((wants.name.clone(), want.clone(), digest.clone()));
+                        .push((source.clone(), want.clone(), digest.clone()));
                 }
             }
         }

@@ -56,4 +56,17 @@ pub struct Wants {
     pub chart: WantView,
     /// Values files, by their path as written: the key of the want, and what there is.
     pub files: BTreeMap<String, (String, WantView)>,
+    /// Values files behind URLs, by the URL as written.
+    pub urls: BTreeMap<String, UrlFile>,
+}
+
+/// What the volume says about a values file behind a URL.
+#[derive(Clone, Debug)]
+pub struct UrlFile {
+    /// The source.
+    pub source: SourceName,
+    /// The key of its want.
+    pub key: String,
+    /// The file.
+    pub view: WantView,
 }

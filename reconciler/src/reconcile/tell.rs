@@ -12,6 +12,7 @@ use super::pass::Pass;
 use super::plan::{Reason, whole_seconds};
 use super::report::ReportError;
 use crate::crd::ConditionType;
+use crate::demand::SourceWish;
 use crate::metrics::Stage;
 use crate::status::{self, Obstacle};
 use crate::storage::History;
@@ -114,13 +115,9 @@ impl Pass<'_> {
             .as_ref()
             .map(|fresh| &fresh.history)
             .or(self.snapshot.history.as_ref());
-        let (source, wants) = match &entry.wish {
-            Ok(wish) => (
-                Some(wish.name.to_string()),
-                wish.wants.iter().map(|want| want.key.clone()).collect(),
-            ),
-            Err(_) => (None, Vec::new()),
-        };
+        let wish = entry.wish.as_ref().ok();
+        let chart = wish.map(|wish| &wish.chart);
+        let urls = wish.iter().flat_map(|wish| wish.urls.values());
         let others = self
             .decided
             .as_ref()
@@ -133,8 +130,9 @@ impl Pass<'_> {
                 namespace: self.target.namespace.clone(),
                 name: self.target.name.clone(),
             },
-            source,
-            wants,
+            source: chart.map(|chart| chart.name.to_string()),
+            wants: chart.map(SourceWish::keys).unwrap_or_default(),
+            values_sources: urls.map(|wish| wish.name.to_string()).collect(),
             artifact: self.chart.as_ref().map(|(_, artifact)| artifact.clone()),
             chart_revision: self.chart.as_ref().map(|(revision, _)| revision.clone()),
             released: self.draft.status.revision.clone(),

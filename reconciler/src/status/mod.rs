@@ -63,6 +63,10 @@ pub enum ObstacleKind {
     NoChart,
     /// The source doesn't answer; what there is may still be the newest.
     SourceSilent,
+    /// Values can't be had from where they are to come from.
+    NoValues,
+    /// Values that were had may not be the newest.
+    OldValues,
     /// The HelmRelease by itself, or the values that it names, make no sense.
     Invalid,
 }
@@ -98,6 +102,24 @@ impl Obstacle {
             kind: ObstacleKind::ChartFailed,
             reason: trouble.reason,
             message: trouble.message.clone(),
+        }
+    }
+
+    /// A values file behind a URL can't be had.
+    #[must_use]
+    pub fn no_values(trouble: &Trouble) -> Self {
+        Self {
+            kind: ObstacleKind::NoValues,
+            ..Self::missing(trouble)
+        }
+    }
+
+    /// There is a values file, which may not be the newest.
+    #[must_use]
+    pub fn old_values(trouble: &Trouble) -> Self {
+        Self {
+            kind: ObstacleKind::OldValues,
+            ..Self::missing(trouble)
         }
     }
 

@@ -112,7 +112,11 @@ fn in_sync(draft: &mut Draft, subject: &Subject<'_>, obstacle: Option<&Obstacle>
     }
     let message = format!("Release was successful for Helm release '{name}' in '{namespace}'.");
     draft.phase(Phase::Succeeded);
-    match obstacle {
+    let (old_values, silent) = match obstacle {
+        Some(old) if old.kind == ObstacleKind::OldValues => (Some(old), None),
+        other => (None, other),
+    };
+    match silent {
         Some(silent) => {
             draft.set(
                 ConditionType::ChartFetched,
@@ -147,11 +151,15 @@ fn in_sync(draft: &mut Draft, subject: &Subject<'_>, obstacle: Option<&Obstacle>
     draft.status.last_attempted_revision = subject.chart.map(ToOwned::to_owned);
     draft.clear(ConditionType::Reconciling);
     draft.clear(ConditionType::Stalled);
+    let ready = match old_values {
+        Some(old) => format!("{message} Its values may be old: {}", old.message),
+        None => message,
+    };
     draft.set(
         ConditionType::Ready,
         "True",
         Phase::Succeeded.as_str(),
-        &message,
+        &ready,
     );
 }
 
@@ -188,17 +196,33 @@ fn blocked(draft: &mut Draft, subject: &Subject<'_>, obstacle: &Obstacle) {
             chart_failed(draft, obstacle);
             stalled(draft, obstacle.reason, &obstacle.message);
         }
+        ObstacleKind::NoValues | ObstacleKind::OldValues => {
+            draft.status.observed_generation = Some(subject.generation);
+            chart_there(draft, subject);
+            draft.phase(Phase::Failed);
+            draft.set(
+                ConditionType::Released,
+                "False",
+                Phase::Failed.as_str(),
+                &obstacle.message,
+            );
+            retrying(draft, obstacle.reason, &obstacle.message);
+        }
         ObstacleKind::Invalid => {
-            if subject.chart.is_some() {
-                draft.set(
-                    ConditionType::ChartFetched,
-                    "True",
-                    Phase::ChartFetched.as_str(),
-                    &fetched(subject),
-                );
-            }
+            chart_there(draft, subject);
             refuse(draft, subject, obstacle.reason, &obstacle.message);
         }
+    }
+}
+
+fn chart_there(draft: &mut Draft, subject: &Subject<'_>) {
+    if subject.chart.is_some() {
+        draft.set(
+            ConditionType::ChartFetched,
+            "True",
+            Phase::ChartFetched.as_str(),
+            &fetched(subject),
+        );
     }
 }
 

@@ -583,6 +583,47 @@ fn a_chart_that_cannot_be_had_leaves_the_release_as_it_is() {
 }
 
 #[test]
+fn values_that_cannot_be_had_are_told_apart_from_the_chart() {
+    let blocked = decision(Action::Wait, Reason::Blocked("PathNotFound"));
+    let never = pass(&HelmReleaseStatus::default(), |draft, subject| {
+        settled(
+            draft,
+            subject,
+            &blocked,
+            Some(&obstacle(ObstacleKind::NoValues)),
+        );
+    });
+    assert_eq!(never.phase, Some(Phase::Failed));
+    assert_eq!(is(&never, ConditionType::ChartFetched).unwrap().0, "True");
+    assert_eq!(is(&never, ConditionType::Released).unwrap().0, "False");
+    // Tried again by itself, so nobody is waited for.
+    assert_eq!(is(&never, ConditionType::Stalled), None);
+    assert_eq!(
+        is(&never, ConditionType::Ready),
+        Some(("False", "PathNotFound"))
+    );
+    let in_sync = decision(Action::Nothing, Reason::InSync);
+    let old = pass(&installed(), |draft, subject| {
+        settled(
+            draft,
+            subject,
+            &in_sync,
+            Some(&obstacle(ObstacleKind::OldValues)),
+        );
+    });
+    assert_eq!(is(&old, ConditionType::ChartFetched).unwrap().0, "True");
+    assert_eq!(is(&old, ConditionType::Ready).unwrap().0, "True");
+    let ready = old.condition(ConditionType::Ready).unwrap();
+    let message = ready.message.as_deref().unwrap();
+    assert!(message.ends_with("no such path"), "{message}");
+    let well = pass(&old, |draft, subject| {
+        settled(draft, subject, &in_sync, None)
+    });
+    let ready = well.condition(ConditionType::Ready).unwrap();
+    assert!(!ready.message.as_deref().unwrap().contains("old"));
+}
+
+#[test]
 fn a_chart_that_is_awaited_is_no_news_to_what_is_released() {
     let blocked = decision(Action::Wait, Reason::Blocked(Obstacle::FETCHING));
     let fetching = obstacle(ObstacleKind::Fetching);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tandem_shared::decision::Decision;
 use tandem_shared::manifest::{Manifest, WantResult};
 use tandem_shared::request::Want;
-use tandem_shared::source::{SourceName, redact_url};
+use tandem_shared::source::{SourceKind, SourceName, redact_url};
 
 use super::Contents;
 
@@ -220,7 +220,10 @@ fn of_source<'a>(
             .or_else(|| want.spec.reference.clone());
         let asked = asked.unwrap_or_else(|| "HEAD".to_owned());
         row.commit = manifest.and_then(|manifest| commit_of(manifest, &asked));
-        row.reference = Some(asked);
+        // A URL has no refs.
+        row.reference = source
+            .is_none_or(|source| source.kind != SourceKind::Http)
+            .then_some(asked);
         row.path = Some(want.spec.path.clone());
     }
     let result = manifest?.results.get(key?)?;

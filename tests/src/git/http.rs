@@ -1,5 +1,5 @@
 //! Smart http and https: an own small server in front of `git http-backend`,
-//! with knobs for what goes wrong on real networks.
+//! and of plain files, with knobs for what goes wrong on real networks.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Upstreams;
+use super::files::Files;
 use crate::guard;
 use crate::pki::Authority;
 use crate::wait::{LONG, Look, until};
@@ -78,6 +79,7 @@ pub enum Scheme {
 
 struct Shared {
     root: PathBuf,
+    files: Files,
     knobs: Mutex<Knobs>,
     requests: Mutex<Vec<Request>>,
 }
@@ -109,6 +111,7 @@ impl HttpServer {
         };
         let shared = Arc::new(Shared {
             root: upstreams.root().to_owned(),
+            files: Files::default(),
             knobs: Mutex::default(),
             requests: Mutex::default(),
         });
@@ -147,6 +150,16 @@ impl HttpServer {
     /// The address of `<name>.git`.
     pub fn url(&self, name: &str) -> String {
         format!("{}/{name}.git", self.base())
+    }
+
+    /// Serves a plain file, or another content of it.
+    pub fn put_file(&self, name: &str, content: &str) {
+        self.shared.files.put(name, content);
+    }
+
+    /// The address of a plain file, which need not be there.
+    pub fn file_url(&self, name: &str) -> String {
+        Files::url(&self.base(), name)
     }
 
     /// The server's address without a path.
@@ -245,7 +258,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>) ->
     if let Some(delay) = knobs.delay {
         tokio::time::sleep(delay).await;
     }
-    let response = decide(&shared.root, &knobs, &parts, body).await;
+    let response = decide(&shared, &knobs, &parts, body).await;
     let (head, body) = response.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX)
         .await
@@ -261,7 +274,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>) ->
 }
 
 async fn decide(
-    root: &Path,
+    shared: &Shared,
     knobs: &Knobs,
     parts: &axum::http::request::Parts,
     body: Bytes,
@@ -288,8 +301,11 @@ async fn decide(
         )
             .into_response();
     }
+    if let Some(response) = shared.files.answer(parts) {
+        return response;
+    }
     let user = knobs.login.as_ref().map(|(user, _)| user.as_str());
-    match super::cgi::answer(root, parts, body, user).await {
+    match super::cgi::answer(&shared.root, parts, body, user).await {
         Ok(response) => response,
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
     }

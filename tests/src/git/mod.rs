@@ -2,6 +2,7 @@
 
 mod cgi;
 mod daemon;
+mod files;
 mod http;
 mod ssh;
 mod upstream;

@@ -1,6 +1,7 @@
 //! Case 30: values from elsewhere.
 
 use serde_json::json;
+use tandem_tests::git::{HttpServer, Scheme};
 use tandem_tests::kubernetes::HelmReleases;
 use tandem_tests::world::World;
 
@@ -77,6 +78,43 @@ async fn values_from_files_of_the_chart() {
         .await
         .unwrap();
     spec["valuesFrom"] = file("overrides/missing.yaml", true);
+    releases.apply("web", &spec).await.unwrap();
+    releases.released("web").await.unwrap();
+    let values = world.helm.values(&world.namespace, "web").unwrap();
+    assert!(values.is_null() || values == json!({}), "{values}");
+}
+
+/// When valuesFrom.externalSourceRefs are defined, they are sourced
+#[tokio::test]
+async fn values_from_urls() {
+    let world = World::start("urls").await.unwrap();
+    let (upstream, _) = upstream(&world);
+    let server = HttpServer::start(&world.upstreams, Scheme::Http).unwrap();
+    server.put_file("more.yaml", "replicas: 2\nmarker: url\n");
+    let releases = world.releases.clone();
+    let url = |name: &str, optional: bool| {
+        let url = server.file_url(name);
+        json!([{"externalSourceRef": {"url": url, "optional": optional}}])
+    };
+    let mut spec = app(&upstream, "web");
+    spec["valuesFrom"] = url("more.yaml", false);
+    releases.apply("web", &spec).await.unwrap();
+    releases.released("web").await.unwrap();
+    let values = world.helm.values(&world.namespace, "web").unwrap();
+    assert_eq!(values, json!({"replicas": 2, "marker": "url"}));
+
+    spec["valuesFrom"] = url("missing.yaml", false);
+    releases.apply("web", &spec).await.unwrap();
+    let missing = server.file_url("missing.yaml");
+    let told = releases
+        .condition("web", "Released", "False", &missing)
+        .await
+        .unwrap();
+    assert!(told.contains("404"), "{told}");
+    let values = world.helm.values(&world.namespace, "web").unwrap();
+    assert_eq!(values, json!({"replicas": 2, "marker": "url"}));
+
+    spec["valuesFrom"] = url("missing.yaml", true);
     releases.apply("web", &spec).await.unwrap();
     releases.released("web").await.unwrap();
     let values = world.helm.values(&world.namespace, "web").unwrap();
