@@ -14,4 +14,5 @@ mod failures;
 mod life;
 mod owners;
 mod sources;
+mod urls;
 mod values;

@@ -11,3 +11,4 @@ mod breaking;
 mod common;
 mod following;
 mod serving;
+mod urls;
