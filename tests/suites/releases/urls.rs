@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tandem_shared::manifest::Reason;
 use tandem_tests::git::{HttpServer, Scheme};
 use tandem_tests::requests::{failure, web};
+use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
 use crate::common::{app, upstream};
@@ -107,13 +108,10 @@ async fn an_outage_changes_nothing_and_a_change_upgrades_once() {
             .unwrap();
     }
     releases.released("late").await.unwrap();
-    tandem_tests::wait::until("both to be upgraded", tandem_tests::wait::LONG, || async {
+    until("both to be upgraded", LONG, || async {
         let is = (values(&world, "web"), values(&world, "late"));
         let wanted = (json!({"a": "base", "b": "changed"}), json!({"c": "late"}));
-        Ok(tandem_tests::wait::Look::when(
-            is == wanted,
-            format!("{is:?}"),
-        ))
+        Ok(Look::when(is == wanted, format!("{is:?}")))
     })
     .await
     .unwrap();
@@ -124,6 +122,35 @@ async fn an_outage_changes_nothing_and_a_change_upgrades_once() {
     assert_eq!(metrics.helm_processes_to("upgrade"), 1.0);
     assert_eq!(metrics.helm_processes_to("install"), 1.0);
     assert_eq!(metrics.helm_processes(), 2.0);
+}
+
+#[tokio::test]
+async fn an_optional_file_is_waited_for_until_its_url_was_asked() {
+    let mut world = World::start("url-first").await.unwrap();
+    let (upstream, _) = upstream(&world, "charts", "one");
+    let server = HttpServer::start(&world.upstreams, Scheme::Http).unwrap();
+    server.put_file("values.yaml", "a: 1\n");
+    server.set(|knobs| knobs.stall = true);
+    let url = server.file_url("values.yaml");
+    let releases = world.releases.clone();
+    let spec = app(&upstream.file_url(), "web");
+    releases
+        .apply("web", &with_urls(&spec, &[(&url, true)]))
+        .await
+        .unwrap();
+    releases
+        .condition("web", "Ready", "Unknown", &url)
+        .await
+        .unwrap();
+    assert!(world.helm.list(&world.namespace).unwrap().is_empty());
+    // Its end doesn't wait for a server that says nothing.
+    world.sidecar_mut().unwrap().terminate().unwrap();
+    server.set(|knobs| knobs.stall = false);
+    world.sidecar_mut().unwrap().restart().unwrap();
+    releases.released("web").await.unwrap();
+    assert_eq!(values(&world, "web"), json!({"a": 1}));
+    let history = world.helm.history(&world.namespace, "web").unwrap();
+    assert_eq!(history.len(), 1, "{history:?}");
 }
 
 #[tokio::test]
