@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use jiff::SignedDuration;
 
-/// Brings charts from git repositories onto a volume.
+/// Brings charts from git repositories, and values files from URLs, onto a volume.
 ///
 /// Reads what is wanted from wanted/requests and serves it below
 /// served: one manifest per source (what each ref stands for, what
@@ -48,7 +48,8 @@ pub struct Args {
 
     /// The kinds of addresses that are accepted. `file` reads repositories of
     /// this machine (never the volume's own); leave it out where people that
-    /// you don't trust with that write HelmReleases.
+    /// you don't trust with that write HelmReleases. Files behind URLs come over
+    /// `http` and `https`.
     #[arg(
         long,
         env = "MIRROR_SCHEMES",

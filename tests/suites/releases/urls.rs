@@ -118,7 +118,6 @@ async fn an_outage_changes_nothing_and_a_change_upgrades_once() {
     // `optional` takes `b` from the other file.
     assert_eq!(revisions(&world), [2, 1, 1]);
     let metrics = world.reconciler().unwrap().metrics().await.unwrap();
-    println!("helm runs since the restart: {:?}", metrics.helm_runs());
     assert_eq!(metrics.helm_processes_to("upgrade"), 1.0);
     assert_eq!(metrics.helm_processes_to("install"), 1.0);
     assert_eq!(metrics.helm_processes(), 2.0);
