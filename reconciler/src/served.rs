@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tandem_shared::layout;
-use tandem_shared::manifest::{Manifest, Problem, Reason};
+use tandem_shared::manifest::{Manifest, Problem, Reason, SourceState};
 use tandem_shared::observe::{self, ObserveError};
-use tandem_shared::source::{Source, SourceName};
+use tandem_shared::source::{Source, SourceKind, SourceName};
 use tracing::warn;
 
 use crate::view::{PERSISTENT, Unread, WantView, view};
@@ -109,6 +109,17 @@ impl Served {
     #[must_use]
     pub fn is_failing(&self, name: &SourceName) -> bool {
         self.failure(name).is_some()
+    }
+
+    /// Whether every git source that is asked answered at its last check.
+    #[must_use]
+    pub fn git_is_ready(&self) -> bool {
+        self.seen.values().all(|seen| match seen {
+            Ok(manifest) => {
+                manifest.source.kind != SourceKind::Git || manifest.state == SourceState::Ready
+            }
+            Err(_) => false,
+        })
     }
 
     /// Whether a source can't be checked for want of a right credential.
@@ -282,5 +293,25 @@ mod tests {
         ));
         assert!(source_failure_changed(Some(&second), &well));
         assert!(!source_failure_changed(None, &well));
+    }
+
+    #[test]
+    fn one_silent_git_source_is_enough_to_be_unready() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut served = Served::new(layout::Volume::at(folder.path()).served);
+        assert!(served.git_is_ready(), "nothing is asked");
+        let of = |kind: &str, state: &str| {
+            let mut text = serde_json::to_value(manifest(1, json!({}), json!(null))).unwrap();
+            text["source"]["kind"] = json!(kind);
+            text["state"] = json!(state);
+            let manifest: Manifest = serde_json::from_value(text).unwrap();
+            (manifest.source.name(), Ok(Arc::new(manifest)))
+        };
+        served
+            .seen
+            .extend([of("git", "ready"), of("helm", "failing")]);
+        assert!(served.git_is_ready());
+        served.seen.extend([of("git", "failing")]);
+        assert!(!served.git_is_ready());
     }
 }

@@ -252,6 +252,7 @@ impl Controller {
             }
         }
         self.looked |= look.everything;
+        self.ctx.metrics.git_ready(self.served.git_is_ready());
     }
 
     pub(super) fn news(&mut self, name: &SourceName, news: &News) {

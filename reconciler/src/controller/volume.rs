@@ -77,6 +77,7 @@ impl Controller {
             self.let_go(&name);
             self.news(&name, &news);
         }
+        self.ctx.metrics.git_ready(self.served.git_is_ready());
         self.retain_credentials();
     }
 

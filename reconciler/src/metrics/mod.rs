@@ -44,6 +44,7 @@ pub struct Metrics {
     pub requests: Counter,
     /// From a chart's publication to the start of the helm child that releases it, seconds.
     pub publish_to_helm: Histogram,
+    git_ready: Gauge,
     conditions: Family<ConditionLabels, Gauge>,
     actions: Family<ActionLabels, Histogram, fn() -> Histogram>,
     phases: Family<PhaseLabels, Histogram, fn() -> Histogram>,
@@ -63,6 +64,7 @@ impl Default for Metrics {
             manifests: Counter::default(),
             requests: Counter::default(),
             publish_to_helm: action_histogram(),
+            git_ready: Gauge::default(),
             conditions: Family::default(),
             actions: Family::new_with_constructor(action_histogram),
             phases: Family::new_with_constructor(upstream_histogram),
@@ -118,6 +120,11 @@ impl Metrics {
             "release_duration_seconds",
             "Time that one HelmRelease's synchronisation took; release_action_duration_seconds tells more",
             self.syncs.clone(),
+        );
+        self.registry.sub_registry_with_prefix("flux").register(
+            "git_ready",
+            "Whether every git source that is asked answered at its last check",
+            self.git_ready.clone(),
         );
         let ours = self.registry.sub_registry_with_prefix("tandem");
         ours.register(
@@ -178,6 +185,11 @@ impl Metrics {
             let labels = PhaseLabels::new(action, success, target);
             self.phases.get_or_create(&labels).observe(took);
         }
+    }
+
+    /// How git sources are, all in one.
+    pub fn git_ready(&self, ready: bool) {
+        self.git_ready.set(ready.into());
     }
 
     /// A stage ended.
@@ -281,12 +293,14 @@ mod tests {
         metrics.action("sync", true, &target, Duration::from_millis(70));
         metrics.action("install", false, &target, Duration::from_secs(7));
         metrics.stage(Stage::gather, Duration::from_millis(1));
+        metrics.git_ready(true);
         metrics.child("install");
         metrics.wrote(Written::status);
         metrics.trigger(Trigger::manifest);
         let text = metrics.text();
         for line in [
             "flux_helm_operator_release_count 0",
+            "flux_git_ready 1",
             "flux_helm_operator_release_queue_length_count 0",
             r#"flux_helm_operator_release_action_duration_seconds_bucket{le="0.1",action="sync",success="true",target_namespace="demo",release_name="web"} 1"#,
             r#"flux_helm_operator_release_duration_seconds_bucket{le="1.0",success="true",namespace="demo",release_name="web"} 1"#,
