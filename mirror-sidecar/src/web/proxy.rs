@@ -20,7 +20,7 @@ impl Proxies {
         Self::of_variables(|name| std::env::var(name).ok())
     }
 
-    fn of_variables(get: impl Fn(&str) -> Option<String>) -> Self {
+    pub(super) fn of_variables(get: impl Fn(&str) -> Option<String>) -> Self {
         let first = |names: &[&str]| {
             let mut found = names.iter().filter_map(|name| get(name));
             found.find(|value| !value.is_empty())

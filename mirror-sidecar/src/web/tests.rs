@@ -231,3 +231,62 @@ fn an_end_cuts_short_what_runs() {
         .is_err()
     );
 }
+
+/// A proxy that leads to one server, whatever name it is asked for.
+fn tunnel(to: String) -> (String, std::sync::mpsc::Receiver<String>) {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut near, _) = listener.accept().unwrap();
+        let mut head = String::new();
+        let mut lines = BufReader::new(near.try_clone().unwrap());
+        while !head.ends_with("\r\n\r\n") {
+            lines.read_line(&mut head).unwrap();
+        }
+        near.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        tell.send(head).unwrap();
+        let mut far = std::net::TcpStream::connect(to).unwrap();
+        let (mut back, mut there) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut far));
+        let _ = std::io::copy(&mut back, &mut there);
+        let _ = near.shutdown(std::net::Shutdown::Both);
+    });
+    (format!("http://me:pr0xy@{address}"), told)
+}
+
+#[test]
+fn a_proxy_looks_names_up_and_is_no_way_around() {
+    let through = |proxy: String, url: &str| {
+        let get = |name: &str| (name == "http_proxy").then(|| proxy.clone());
+        let web = Web {
+            proxies: OnceLock::from(Proxies::of_variables(get)),
+            ..Web::default()
+        };
+        web.get(Asked {
+            url,
+            access: &Access::default(),
+            allowed: &allowed(),
+            timeout: LONG,
+            limit: 1000,
+            held: None,
+        })
+    };
+    let server = Server::of("a: 1");
+    let (proxy, told) = tunnel(server.host());
+    let answer = through(proxy, "http://files.invalid/v.yaml").unwrap();
+    assert!(matches!(answer, Answer::File { text, .. } if text == "a: 1"));
+    let asked = told.recv().unwrap();
+    assert!(asked.starts_with("CONNECT files.invalid:80 "), "{asked}");
+
+    let refusing = Server::start(|_| status("403 Forbidden", "", b""));
+    let proxy = format!("http://me:pr0xy@{}", refusing.host());
+    let error = through(proxy.clone(), "http://files.invalid/v.yaml").unwrap_err();
+    assert_eq!(error.reason(), Reason::Unreachable);
+    assert!(!error.to_string().contains("pr0xy"), "{error}");
+    let asked = refusing.asked().len();
+    let error = through(proxy, "http://169.254.169.254/").unwrap_err();
+    assert_eq!(error.reason(), Reason::InvalidUrl);
+    assert_eq!(refusing.asked().len(), asked);
+}
