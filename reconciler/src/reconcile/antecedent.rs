@@ -9,6 +9,7 @@ use tracing::warn;
 
 use super::Again;
 use super::pass::Pass;
+use super::plan::Reason;
 use super::release::Annotations;
 use crate::releases::Key;
 use crate::storage::RecordState;
@@ -34,7 +35,14 @@ pub(super) fn parse(value: &str) -> Option<Key> {
 impl Pass<'_> {
     /// Annotates the objects of what stands, unless they are known to be annotated. What was
     /// tried in this pass isn't tried again in it.
-    pub(super) async fn annotate(&mut self) {
+    pub(super) async fn annotate(&mut self, decided: Reason) {
+        // Of anything else, nobody said that it is this HelmRelease's.
+        if !matches!(
+            decided,
+            Reason::InSync | Reason::RolledBack | Reason::TestFailed
+        ) {
+            return;
+        }
         if self.unannotated.is_none() {
             let history = self.observe().history;
             let last = history.last();

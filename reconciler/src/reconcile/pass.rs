@@ -198,9 +198,7 @@ impl<'a> Pass<'a> {
             Action::Nothing | Action::Wait | Action::Refuse
         ) {
             self.settle(&gathered, &decision);
-            if decision.action == Action::Nothing {
-                self.annotate().await;
-            }
+            self.annotate(decision.reason).await;
             if decision.reason == Reason::InSync {
                 // What stands is no worse for it: the log and the list in the status tell.
                 self.remove_formers().await;

@@ -180,6 +180,43 @@ async fn what_is_taken_over_names_its_new_helmrelease() {
 }
 
 #[tokio::test]
+async fn what_a_suspended_helmrelease_asks_for_is_not_touched() {
+    let world = World::start("antecedent-held").await.unwrap();
+    let (upstream, commit) = upstream(&world, "charts", "one");
+    let chart = upstream.work().join("charts/app").display().to_string();
+    let install = ["install", "web", &chart];
+    world.helm.ok(&world.namespace, &install).unwrap();
+    let releases = world.releases.clone();
+    let mut unmade = app(&upstream.file_url(), "web");
+    unmade["chart"]["path"] = json!("charts/none");
+    releases.apply("mine", &unmade).await.unwrap();
+    releases
+        .condition("mine", "Ready", "False", "charts/none")
+        .await
+        .unwrap();
+    let suspend = |value: Value| json!({"annotations": {"helm.fluxcd.io/suspend": value}});
+    let made = json!({"chart": {"path": "charts/app"}});
+    let held = json!({"metadata": suspend(json!("true")), "spec": made});
+    releases.patch("mine", &held).await.unwrap();
+    // What is written to objects is written before that.
+    releases
+        .wait("mine", "suspended", |found| {
+            found.condition("Suspended").is_some()
+        })
+        .await
+        .unwrap();
+    assert_eq!(annotation::<ConfigMap>(&world, "web").await, None);
+
+    let resumed = json!({"metadata": suspend(Value::Null)});
+    releases.patch("mine", &resumed).await.unwrap();
+    releases.released_from("mine", &commit).await.unwrap();
+    assert_eq!(
+        annotation::<ConfigMap>(&world, "web").await,
+        of(&world.namespace, "mine")
+    );
+}
+
+#[tokio::test]
 async fn what_a_rollback_makes_anew_is_annotated() {
     let world = World::start("antecedent-back").await.unwrap();
     let upstream = world.upstreams.create("charts").unwrap();
