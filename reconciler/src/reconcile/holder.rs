@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use kube::{Api, Client};
 
 use super::objects::Seen;
-use crate::crd::{StoredHelmRelease, Target};
+use crate::crd::{ANTECEDENT_ANNOTATION, StoredHelmRelease, Target};
 use crate::releases::Key;
 
 /// The HelmReleases outside of the one namespace that is followed that objects are annotated
@@ -29,7 +29,11 @@ pub(super) async fn holder(
         match api.get_opt(&key.name).await {
             Ok(found) if asks_for(found.as_ref(), target) => return Some(key.to_string()),
             Ok(_) => {}
-            Err(error) => return Some(format!("{key} (which can't be read: {error})")),
+            Err(error) => {
+                return Some(format!(
+                    "{key} (which can't be read: {error}; if it is gone, take the annotation {ANTECEDENT_ANNOTATION} off its objects)"
+                ));
+            }
         }
     }
     None

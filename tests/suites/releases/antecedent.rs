@@ -3,7 +3,8 @@
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
 use kube::{Api, Resource, ResourceExt};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use tandem_tests::charts;
 use tandem_tests::git::Upstream;
 use tandem_tests::kubernetes::{HelmRelease, HelmReleases};
+use tandem_tests::pair::{self, Extra};
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
@@ -469,6 +471,71 @@ async fn what_helm_operator_has_is_refused_by_name() {
         annotation::<ConfigMap>(&world, "web").await,
         of(&world.namespace, "mine")
     );
+}
+
+#[tokio::test]
+async fn a_helmrelease_that_can_not_be_read_counts() {
+    let mut world = World::empty("antecedent-blind").await.unwrap();
+    let (upstream, commit) = upstream(&world, "charts", "one");
+    let chart = upstream.work().join("charts/app").display().to_string();
+    let install = ["install", "web", &chart];
+    world.helm.ok(&world.namespace, &install).unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.namespace);
+    let annotated = json!({"metadata": {"annotations": {ANNOTATION: "elsewhere:helmrelease/web"}}});
+    let annotated = Patch::Merge(annotated);
+    maps.patch("web", &PatchParams::default(), &annotated)
+        .await
+        .unwrap();
+    // A reconciler that may do everything in its namespace, and nothing elsewhere.
+    let releases = world.releases.clone();
+    let account = json!({"metadata": {"name": "blind"}});
+    let account: ServiceAccount = serde_json::from_value(account).unwrap();
+    releases.create(&account).await.unwrap();
+    let role = json!({
+        "metadata": {"name": "blind"},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+    });
+    let role: Role = serde_json::from_value(role).unwrap();
+    releases.create(&role).await.unwrap();
+    let binding = json!({
+        "metadata": {"name": "blind"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "blind"},
+        "subjects": [{"kind": "ServiceAccount", "name": "blind", "namespace": world.namespace}],
+    });
+    let binding: RoleBinding = serde_json::from_value(binding).unwrap();
+    releases.create(&binding).await.unwrap();
+    let kubeconfig = world
+        .cluster
+        .service_account_kubeconfig(&world.namespace, "blind")
+        .await
+        .unwrap();
+    world.start_sidecar(&Extra::default()).unwrap();
+    let only = Extra::args([format!("--allow-namespace={}", world.namespace)]);
+    let helm = world.helm.program();
+    let reconciler = pair::reconciler(&world.volume, &kubeconfig, helm, &only).unwrap();
+    reconciler.ready().await.unwrap();
+    releases
+        .apply("mine", &app(&upstream.file_url(), "web"))
+        .await
+        .unwrap();
+    let message = releases
+        .condition("mine", "Ready", "False", "elsewhere/web")
+        .await
+        .unwrap();
+    assert!(
+        message.contains("can't be read") && message.contains(ANNOTATION),
+        "{message}"
+    );
+
+    // As it says.
+    bare(&world, "web").await;
+    releases
+        .patch("mine", &json!({"spec": {"timeout": 77}}))
+        .await
+        .unwrap();
+    releases.released_from("mine", &commit).await.unwrap();
+    let ours = of(&world.namespace, "mine");
+    assert_eq!(annotation::<ConfigMap>(&world, "web").await, ours);
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ fn gate(observed: &Observed, desired: &Desired) -> Option<Decision> {
         return Some(suspended());
     }
     if let Owner::Other(owner) = &observed.owner {
-        return Some(anothers(owner, "", desired));
+        return Some(anothers(owner, desired, false));
     }
     observed.child_alive.then(|| {
         Decision::new(
@@ -62,18 +62,17 @@ fn gate(observed: &Observed, desired: &Desired) -> Option<Decision> {
     })
 }
 
-/// The release is another HelmRelease's.
-fn anothers(owner: &str, how: &str, desired: &Desired) -> Decision {
-    let message = format!("the release belongs to HelmRelease {owner}{how}");
+/// The release is another HelmRelease's, by its age or by an annotation.
+fn anothers(owner: &str, desired: &Desired, annotated: bool) -> Decision {
+    let mut message = format!("the release belongs to HelmRelease {owner}");
+    if annotated {
+        message.push_str(", for which its objects are annotated");
+    }
     if matches!(desired.want, Want::Absent { .. }) {
         return Decision::new(Action::RemoveFinalizer, Reason::OwnedByOther, message);
     }
-    let advice = "give one of them another releaseName or targetNamespace";
-    Decision::new(
-        Action::Refuse,
-        Reason::OwnedByOther,
-        format!("{message}; {advice}"),
-    )
+    message.push_str("; give one of them another releaseName or targetNamespace");
+    Decision::new(Action::Refuse, Reason::OwnedByOther, message)
 }
 
 /// Before anything is done to a release that this HelmRelease didn't have so far, or that
@@ -99,8 +98,7 @@ fn held(
     }
     let holder = observed.facts.holders.get(&last.revision);
     let holder = holder.ok_or(Need::Holder(last.revision))?;
-    let how = ", for which its objects are annotated";
-    Ok(holder.as_ref().map(|owner| anothers(owner, how, desired)))
+    Ok(holder.as_ref().map(|owner| anothers(owner, desired, true)))
 }
 
 fn never_touched(observed: &Observed, last: &RecordMeta) -> bool {
