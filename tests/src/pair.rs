@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use axum::http::Method;
+use rustix::process::Signal;
 
 use crate::daemon::{Daemon, Recipe};
 use crate::metrics::Metrics;
@@ -196,6 +197,11 @@ impl Role {
     /// The end of the container: the process and all that it started.
     pub fn kill(&mut self) -> Result<()> {
         self.daemon()?.kill()
+    }
+
+    /// SIGTERM, and no wait for what follows.
+    pub fn ask_to_end(&mut self) -> Result<()> {
+        self.daemon()?.signal(Signal::TERM)
     }
 
     /// SIGTERM; the exit must be a success.

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tandem_tests::charts;
 use tandem_tests::git::{HttpServer, Scheme, Upstream};
 use tandem_tests::kubernetes::from_git;
+use tandem_tests::procfs;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
@@ -137,6 +139,55 @@ async fn killed_in_an_upgrade_it_goes_forward_and_never_uninstalls() {
             "{history:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn helm_killed_alone_has_failed_and_is_run_again() {
+    let world = World::start("alone-helm").await.unwrap();
+    let upstream = upstream(&world);
+    let first = upstream.push("main", "Add app").unwrap();
+    let releases = world.releases.clone();
+    releases
+        .apply("web", &app(&upstream.file_url()))
+        .await
+        .unwrap();
+    releases.released_from("web", &first).await.unwrap();
+    let uid = config_map_uid(&world).await;
+    upstream
+        .write(HOOK, charts::hook("stuck", "pre-upgrade", ""))
+        .unwrap();
+    upstream.push("main", "Add a stuck hook").unwrap();
+    world.sync().await.unwrap();
+    record(&world, "pending-upgrade").await;
+    let reconciler = world.reconciler().unwrap().pid();
+    let helm = procfs::session(reconciler)
+        .into_iter()
+        .find(|one| one.name == "helm")
+        .unwrap();
+    let helm = Pid::from_raw(i32::try_from(helm.pid).unwrap()).unwrap();
+    rustix::process::kill_process(helm, Signal::KILL).unwrap();
+    releases
+        .condition("web", "Released", "False", "ended by signal 9")
+        .await
+        .unwrap();
+
+    // The next try takes its turn, is stuck as well, and gives way to what is mended.
+    until("a second try", LONG, || async {
+        let states = world.helm.states(&world.namespace, "web")?;
+        let again = states == ["deployed", "failed", "pending-upgrade"];
+        Ok(Look::when(again, format!("{states:?}")))
+    })
+    .await
+    .unwrap();
+    upstream.run(&["rm", "--quiet", HOOK]).unwrap();
+    let mended = upstream.push("main", "Remove the hook").unwrap();
+    world.sync().await.unwrap();
+    releases.released_from("web", &mended).await.unwrap();
+    assert_eq!(
+        config_map_uid(&world).await,
+        uid,
+        "it was never uninstalled"
+    );
 }
 
 #[tokio::test]

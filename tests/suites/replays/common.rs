@@ -1,11 +1,11 @@
 //! A case's world, its neighbour, and what befalls the two processes.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::Api;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use tandem_tests::charts;
 use tandem_tests::git::{HttpServer, Upstream};
-use tandem_tests::kubernetes::{HelmRelease, JobEnd, end_jobs, from_git};
+use tandem_tests::kubernetes::{HelmRelease, HelmReleases, JobEnd, end_jobs, from_git};
 use tandem_tests::pair::Extra;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
@@ -106,6 +106,22 @@ impl Replay {
         self.world.reconciler_mut().unwrap().restart().unwrap();
         self.world.sidecar().unwrap().ready().await.unwrap();
         self.world.reconciler().unwrap().ready().await.unwrap();
+    }
+
+    /// Its fate in the middle of what a process that is to end still brings to its end, if it
+    /// `finishes` in time.
+    pub(crate) async fn strike_while_it(&mut self, finishes: impl Future<Output = ()>) {
+        match self.fate {
+            Fate::Undisturbed | Fate::Killed => {
+                self.strike().await;
+                finishes.await;
+            }
+            Fate::Restarted => {
+                self.world.reconciler_mut().unwrap().ask_to_end().unwrap();
+                finishes.await;
+                self.strike().await;
+            }
+        }
     }
 
     /// A push to the neighbour is released.
@@ -250,13 +266,20 @@ impl Replay {
         name: &str,
         holds: impl Fn(&HelmRelease) -> bool,
     ) {
-        let World {
-            client,
-            namespace,
-            releases,
-            ..
-        } = &self.world;
-        let enough = || async { Ok(holds(&releases.get(name).await?)) };
-        end_jobs(client, namespace, how, enough).await.unwrap();
+        end_jobs_of(&self.world.client, &self.world.releases, how, name, holds).await;
     }
+}
+
+/// As [`Replay::end_jobs`].
+pub(crate) async fn end_jobs_of(
+    client: &Client,
+    releases: &HelmReleases,
+    how: impl Fn(&str) -> Option<JobEnd>,
+    name: &str,
+    holds: impl Fn(&HelmRelease) -> bool,
+) {
+    let enough = || async { Ok(holds(&releases.get(name).await?)) };
+    end_jobs(client, releases.namespace(), how, enough)
+        .await
+        .unwrap();
 }

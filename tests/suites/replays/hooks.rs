@@ -6,7 +6,7 @@ use tandem_tests::charts;
 use tandem_tests::git::Upstream;
 use tandem_tests::kubernetes::{HelmRelease, JobEnd, complete_jobs};
 
-use crate::common::{Fate, Replay, app, push, repository};
+use crate::common::{Fate, Replay, app, end_jobs_of, push, repository};
 
 replays! {
     /// A16: helm-operator#236, flux#2285, helm-operator#447, helm#4558.
@@ -247,12 +247,15 @@ async fn a17_the_end_of_everything_in_the_middle_of_helm(mut replay: Replay) {
         .end_jobs(completing("pre-upgrade"), "a", returning)
         .await;
     releases.record("a", "pending-rollback").await.unwrap();
-    replay.strike().await;
-    replay
-        .end_jobs(completing("pre-rollback"), "a", |found| {
-            rolled_back(found, &third, 1) && is(found, "Stalled", "True")
-        })
-        .await;
+    let client = replay.world.client.clone();
+    let returned = |found: &HelmRelease| rolled_back(found, &third, 1);
+    let way = completing("pre-rollback");
+    let back = end_jobs_of(&client, &releases, way, "a", returned);
+    replay.strike_while_it(back).await;
+    releases
+        .condition("a", "Stalled", "True", "RolledBack")
+        .await
+        .unwrap();
     releases.marker("a", "two").await.unwrap();
     let states = replay.states("a");
     let in_force = states.iter().filter(|it| *it == "deployed").count();
