@@ -123,7 +123,7 @@ async fn a16_a_failing_hook_is_rolled_back_and_no_more(mut replay: Replay) {
     // Something else that fails is counted by itself.
     let third = push(&upstream, "three");
     replay.world.sync().await.unwrap();
-    for name in ["once", "thrice"] {
+    for name in ["thrice", "once"] {
         let anew = |found: &HelmRelease| rolled_back(found, &third, 1);
         replay.end_jobs(failing, name, anew).await;
     }
