@@ -102,7 +102,7 @@ async fn a28_hosts_that_hang_hold_up_nobody(mut replay: Replay) {
     let releases = replay.world.releases.clone();
     let server = HttpServer::start(&replay.world.upstreams, Scheme::Http).unwrap();
     Replay::holds(&server);
-    let hanging: Vec<String> = (0..10).map(|one| format!("hangs-{one}")).collect();
+    let hanging: Vec<String> = (0..6).map(|one| format!("hangs-{one}")).collect();
     for name in &hanging {
         repository(&replay.world, name, "one");
         let spec = app(&server.url(name), name);
