@@ -8,12 +8,14 @@
 mod antecedent;
 pub mod artifacts;
 pub mod backoff;
+mod conclude;
 pub mod content;
 pub mod facts;
 mod former;
 mod fresh;
 pub mod gather;
 mod holder;
+mod judge;
 mod layers;
 pub mod objects;
 mod pass;

@@ -8,21 +8,16 @@ use kube::ResourceExt;
 use tandem_shared::artifact::Digest;
 use tandem_shared::lock::Guard;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, watch};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
-use super::artifacts::Opened;
-use super::facts::{self, Asked, Wanted};
-use super::former::Formers;
 use super::fresh::Fresh;
-use super::gather::{Gathered, gather};
-use super::layers::LayersError;
-use super::plan::{Action, Decision, Failures, Need, Observed, Reason, TestResult, needs, plan};
-use super::report::ReportError;
-use super::snapshot::{Snapshot, SourceView};
+use super::gather::gather;
+use super::plan::{Action, Decision, Failures, Reason};
+use super::snapshot::Snapshot;
 use super::{Again, Context, Finished, Trouble};
-use crate::crd::{FormerRelease, HelmRelease, HelmReleaseStatus, Target};
+use crate::crd::{FormerRelease, HelmReleaseStatus, Target};
 use crate::metrics::Stage;
-use crate::status::{self, Draft, ObstacleKind, Subject};
+use crate::status::{self, Draft, Subject};
 use crate::storage::History;
 
 /// Actions of one pass, at most: a plan that goes round in circles gets a breather.
@@ -255,175 +250,6 @@ impl<'a> Pass<'a> {
 
     pub(super) fn key(&self) -> String {
         self.snapshot.entry.key.to_string()
-    }
-
-    async fn decide(
-        &mut self,
-        gathered: &Gathered,
-        release: &HelmRelease,
-    ) -> Result<(Decision, Option<Opened>), Trouble> {
-        let begun = Instant::now();
-        let mut observed = self.observe();
-        let mut opened = None;
-        while let Some(need) = needs(&observed, &gathered.desired) {
-            if self.fresh.is_none() {
-                // The watch doesn't tell enough; whether helm is needed isn't known yet.
-                self.freshen(false).await?;
-                observed = self.observe();
-                continue;
-            }
-            if let (Need::Content(_), None, Some(material)) = (need, &opened, &gathered.material) {
-                opened = Some(self.open(material, None).await?);
-            }
-            let Some(fresh) = &mut self.fresh else { break };
-            let directory = opened.as_ref().map(Opened::chart);
-            let wanted = directory.as_deref().zip(gathered.material.as_ref());
-            let wanted = wanted.map(|(chart, material)| Wanted {
-                chart,
-                values: &material.values,
-                reset_values: release.spec.reset_values(),
-            });
-            let asked = Asked {
-                store: self.ctx.engine.store(),
-                objects: self.ctx.engine.objects(),
-                client: &self.ctx.client,
-                followed: self.ctx.namespace.as_deref(),
-                target: &self.target,
-                history: &fresh.history,
-            };
-            facts::learn(need, asked, wanted, &mut fresh.facts)
-                .await
-                .map_err(|error| Trouble::new("StorageFailed", error))?;
-            observed.facts = fresh.facts.clone();
-        }
-        let decision = plan(&observed, &gathered.desired);
-        self.ctx.metrics.stage(Stage::plan, begun.elapsed());
-        Ok((decision, opened))
-    }
-
-    pub(super) fn observe(&self) -> Observed {
-        let status = &self.draft.status;
-        let mut observed = Observed {
-            now: Timestamp::now(),
-            operation: status
-                .operation
-                .clone()
-                .map(|operation| operation.seen_by(&self.ctx.process)),
-            last_test: status.last_test.as_ref().map(|test| TestResult {
-                revision: test.revision,
-                succeeded: test.succeeded,
-            }),
-            tried: status.has_tried(),
-            on_trial: status.last_attempted_revision.is_some() && status.revision.is_none(),
-            failures: self.failures.clone(),
-            owner: self.snapshot.owner.clone(),
-            ..Observed::default()
-        };
-        match (&self.fresh, &self.snapshot.history) {
-            (Some(fresh), _) => {
-                observed.history = fresh.history.clone();
-                observed.facts = fresh.facts.clone();
-                observed.child_alive = fresh.lock.is_none();
-                observed.namespace = fresh.namespace;
-                observed.definition_deleting = fresh.definition_deleting;
-                observed.terminating = fresh.terminating.clone();
-            }
-            (None, Some(known)) => observed.history = known.clone(),
-            (None, None) => {}
-        }
-        observed
-    }
-
-    fn settle(&mut self, gathered: &Gathered, decision: &Decision) {
-        let obstacle = gathered.obstacle.as_ref();
-        let fetching = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::Fetching);
-        // Most charts are there in a moment; only a longer wait is worth telling.
-        if fetching && !self.snapshot.long_awaited {
-            self.action = None;
-        } else {
-            self.with_subject(|draft, subject| status::settled(draft, subject, decision, obstacle));
-        }
-        self.finished.again = match decision.until {
-            Some(until) => Again::At(until),
-            None if fetching => Again::Awaiting,
-            None if gathered.retry => Again::Backoff,
-            None => Again::Resync,
-        };
-    }
-
-    /// A HelmRelease that can't be read: nothing of it is known but its metadata.
-    async fn unreadable(&mut self) -> Result<Next, Trouble> {
-        let entry = self.snapshot.entry.clone();
-        let SourceView::Unclear(unclear) = &self.snapshot.source else {
-            return Ok(Next::End);
-        };
-        if entry.is_deleting() && entry.is_abandoning() {
-            return self.finalizer(false).await.map(|()| Next::End);
-        }
-        let message = unclear.to_string();
-        self.action = Some("Refuse");
-        self.with_subject(|draft, subject| status::refuse(draft, subject, "InvalidSpec", &message));
-        Ok(Next::End)
-    }
-
-    async fn let_go(&mut self, decision: &Decision) -> Result<Next, Trouble> {
-        if !matches!(
-            decision.reason,
-            Reason::DefinitionDeleted | Reason::Abandoned
-        ) {
-            match self.remove_formers().await {
-                Formers::Gone => {}
-                Formers::Ending => return Ok(Next::End),
-                Formers::Left(why) => {
-                    status::retrying(&mut self.draft, "FormerRelease", &why);
-                    return Ok(Next::End);
-                }
-            }
-        }
-        let entry = self.snapshot.entry.clone();
-        if entry.has_finalizer() {
-            self.finalizer(false).await?;
-            info!(helmrelease = %entry.key, release = %self.target, action = "RemoveFinalizer", "{}", decision.message);
-        }
-        if self.lock().is_some() {
-            self.remove_lock(&self.target);
-        }
-        self.finished.again = Again::Resync;
-        Ok(Next::End)
-    }
-
-    /// Makes our finalizer hold the HelmRelease, or let it go.
-    pub(super) async fn finalizer(&mut self, hold: bool) -> Result<(), Trouble> {
-        match self
-            .ctx
-            .reporter
-            .finalizer(&self.snapshot.entry, hold)
-            .await
-        {
-            Ok(()) => Ok(()),
-            Err(ReportError::Gone(_)) if !hold => Ok(()),
-            Err(error) => Err(Trouble::new("ApiFailed", error)),
-        }
-    }
-
-    fn not_gathered(&mut self, error: &LayersError) -> Trouble {
-        if let LayersError::Artifact(artifact) = error
-            && let Some(digest) = artifact.rejected()
-            && let SourceView::Wants(wants) = &self.snapshot.source
-        {
-            let files = wants.files.values();
-            let files = files.map(|(want, view)| (&wants.name, want, view));
-            let urls = wants.urls.values();
-            let urls = urls.map(|file| (&file.source, &file.key, &file.view));
-            for (source, want, view) in files.chain(urls) {
-                if view.good().is_some_and(|good| good.artifact == *digest) {
-                    self.finished
-                        .rejected
-                        .push((source.clone(), want.clone(), digest.clone()));
-                }
-            }
-        }
-        Trouble::new("GatherFailed", error)
     }
 
     /// Writes into the draft.

@@ -156,6 +156,8 @@ async fn released_condition_is_true_and_tested_condition_is_false() {
     run_test(&world, 2, PodEnd::Failed).await;
     conditions(&world, &wanted).await;
     logged(&world, "upgrade succeeded").await;
+    let told = world.volume.decision(&world.namespace, "web").unwrap();
+    assert_eq!(told.unwrap().failures, 0, "nothing that counts has failed");
     assert_eq!(states(&world), ["superseded", "deployed"]);
     ran(&world, &[("install", 1.0), ("upgrade", 1.0), ("test", 2.0)]).await;
 }
