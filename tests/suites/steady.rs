@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use serde_json::json;
 use tandem_tests::charts;
 use tandem_tests::git::{HttpServer, Scheme};
-use tandem_tests::kubernetes::from_git;
+use tandem_tests::kubernetes::{HelmRelease, from_git};
 use tandem_tests::pair::Extra;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
@@ -64,6 +64,12 @@ async fn fifty_releases_at_rest_start_fetch_and_write_nothing() {
     }
     for name in &names {
         world.releases.released(name).await.unwrap();
+    }
+    // Objects may be annotated only after the last release stands.
+    for name in &names {
+        let annotated = |one: &HelmRelease| !one.status("annotatedRevision").is_null();
+        let waited = world.releases.wait(name, "annotated", annotated).await;
+        waited.unwrap();
     }
     // What is still being written about the last release is written.
     let seen = Mutex::new(BTreeMap::new());

@@ -5,6 +5,9 @@
 //! with the status at the end of a pass, so that whatever ends a pass before that leaves the
 //! objects owed, and the next pass annotates them.
 
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 use tracing::warn;
 
 use super::Again;
@@ -13,6 +16,9 @@ use super::plan::Reason;
 use super::release::Annotations;
 use crate::releases::Key;
 use crate::storage::RecordState;
+
+/// How long objects stay without the annotation, at least, while others wait to be released.
+const LATER: Duration = Duration::from_secs(2);
 
 /// What separates namespace and name in the annotation's value.
 const KIND: &str = ":helmrelease/";
@@ -50,6 +56,13 @@ impl Pass<'_> {
                 return;
             };
             if self.draft.status.annotated_revision == Some(last.revision) {
+                return;
+            }
+            if self.others_wait() {
+                // Releases come first.
+                let later = LATER.mul_f64(1.0 + rand::random::<f64>());
+                let later = SignedDuration::try_from(later).unwrap_or_default();
+                self.again(Again::At(Timestamp::now() + later));
                 return;
             }
             let owner = &self.snapshot.entry.key;

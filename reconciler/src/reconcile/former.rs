@@ -268,6 +268,7 @@ impl Pass<'_> {
             identity: None,
             owner: self.snapshot.entry.key.clone(),
             annotated: None,
+            others_wait: false,
             mask: Mask::default(),
             lock: fresh.lock,
             place: self.place.take(),

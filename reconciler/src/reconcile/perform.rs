@@ -106,6 +106,7 @@ impl Pass<'_> {
             identity: material.and_then(|material| material.identities.first().cloned()),
             owner: self.snapshot.entry.key.clone(),
             annotated: self.draft.status.annotated_revision,
+            others_wait: self.others_wait(),
             mask: material.map_or_else(Mask::default, |material| material.values.mask().clone()),
             lock: self.lock(),
             place: self.place.take(),

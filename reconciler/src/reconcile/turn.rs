@@ -23,6 +23,11 @@ pub(super) enum Place {
 }
 
 impl Pass<'_> {
+    /// Whether all turns are taken, so that others may be waiting for theirs.
+    pub(super) fn others_wait(&self) -> bool {
+        self.ctx.turns.available_permits() == 0
+    }
+
     /// Waits for its turn if helm is to be run, and asks anew for everything that a decision
     /// depends on.
     pub(super) async fn freshen(&mut self, runs_helm: bool) -> Result<Next, Trouble> {

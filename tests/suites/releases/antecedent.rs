@@ -574,3 +574,30 @@ async fn a_former_release_that_another_reconciler_took_over_stays() {
     let why = format!("annotated for HelmRelease {}/second", other.namespace);
     assert!(log.contains(&why), "{log}");
 }
+
+#[tokio::test]
+async fn what_is_put_off_while_others_are_released_is_annotated_in_the_end() {
+    let mut world = World::empty("put-off").await.unwrap();
+    let one_by_one = Extra::args(["--git-poll-interval=24h", "--workers=1"]);
+    world
+        .start_pair(&Extra::default(), &one_by_one)
+        .await
+        .unwrap();
+    let (upstream, _) = upstream(&world, "charts", "one");
+    let names: Vec<String> = (0..6).map(|number| format!("web-{number}")).collect();
+    for name in &names {
+        let spec = app(&upstream.file_url(), name);
+        world.releases.apply(name, &spec).await.unwrap();
+    }
+    for name in &names {
+        let annotated = |one: &HelmRelease| one.status("annotatedRevision") == 1;
+        let waited = world.releases.wait(name, "annotated", annotated).await;
+        assert_eq!(waited.unwrap().condition("Ready").unwrap().0, "True");
+        let ours = of(&world.namespace, name);
+        assert_eq!(annotation::<ConfigMap>(&world, name).await, ours);
+    }
+    // Each of them once, and no helm for it.
+    assert_eq!(written(&world).await, 6.0);
+    let metrics = world.reconciler().unwrap().metrics().await.unwrap();
+    assert_eq!(metrics.helm_processes(), 6.0);
+}

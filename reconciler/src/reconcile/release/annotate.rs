@@ -100,6 +100,11 @@ impl Engine {
             // Somebody else was faster; what stands in the end is annotated then.
             return Ok(());
         }
+        // An upgrade has few to write to, and nobody would know later which.
+        let later = job.others_wait && bearing.is_none();
+        if later && !doubtful {
+            return Ok(());
+        }
         let record = match self.store.record(&job.target, revision).await {
             Ok(record) => record,
             Err(error) if doubtful => return Err(error.into()),
@@ -114,11 +119,18 @@ impl Engine {
             Some(bearing) => unnamed(named.into_iter().collect(), &bearing, &job.target),
             None => named,
         };
-        let namespace = &job.target.namespace;
-        let annotated = self.objects().annotate(&named, namespace, &job.owner).await;
-        outcome.annotations = Annotations::new(revision, &annotated);
+        let (objects, namespace) = (self.objects(), &job.target.namespace);
+        let (mut seen, unseen) = if later {
+            (Vec::new(), named)
+        } else {
+            let annotated = objects.annotate(&named, namespace, &job.owner).await;
+            outcome.annotations = Annotations::new(revision, &annotated);
+            let left = annotated.left.into_iter().map(|(left, _)| left);
+            (annotated.seen, left.collect())
+        };
         if doubtful {
-            self.doubt(job, &meta, annotated, outcome).await?;
+            seen.extend(objects.look(&unseen, namespace).await?);
+            self.doubt(job, &meta, &seen, outcome).await?;
         }
         Ok(())
     }

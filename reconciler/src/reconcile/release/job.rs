@@ -35,6 +35,8 @@ pub struct Job {
     pub owner: Key,
     /// The revision whose objects are known to be annotated, if one is.
     pub annotated: Option<i64>,
+    /// Others wait to be released: what can be done later is left for later.
+    pub others_wait: bool,
     /// The secrets among the values.
     pub mask: Mask,
     /// The release lock; the child inherits it. It is held for as long as the job lives.
@@ -144,6 +146,7 @@ pub(super) mod tests {
                 name: "app".into(),
             },
             annotated: None,
+            others_wait: false,
             mask: Mask::default(),
             lock: None,
             place: None,

@@ -22,7 +22,7 @@ use tandem_shared::lock::Guard;
 
 use self::outcome::{end_of, judge};
 use self::remains::Remains;
-use super::objects::{Annotated, ObjectRef, Objects, ObjectsError, objects_of, secrets_of};
+use super::objects::{Objects, ObjectsError, Seen, objects_of, secrets_of};
 use super::plan::Action;
 use crate::crd::Target;
 use crate::helm::{Helm, HelmError, Major, Run};
@@ -267,12 +267,9 @@ impl Engine {
         &self,
         job: &Job,
         record: &RecordMeta,
-        annotated: Annotated,
+        seen: &[Seen],
         outcome: &mut Outcome,
     ) -> Result<(), ReleaseError> {
-        let left: Vec<ObjectRef> = annotated.left.into_iter().map(|(left, _)| left).collect();
-        let mut seen = annotated.seen;
-        seen.extend(self.objects().look(&left, &job.target.namespace).await?);
         let vanishing: Vec<String> = seen
             .iter()
             .filter(|seen| seen.terminating)

@@ -35,6 +35,9 @@ pub(crate) struct Pair {
     pub(crate) sidecar_empty: u64,
     pub(crate) reconciler_empty: u64,
     pub(crate) converge: Phase,
+    /// From then until every object names its HelmRelease: what is put off while others wait
+    /// to be released.
+    pub(crate) annotate: Phase,
     pub(crate) push: Phase,
     /// Releases of the chart that the push changed.
     pub(crate) upgraded: u32,
@@ -87,6 +90,15 @@ impl Bench<'_> {
         let converge = phase.end(&sidecar, &reconciler).await?;
         step.done(format!("{:.1} s", converge.seconds));
 
+        let step = Step::start("every object names its HelmRelease");
+        let phase = Running::begin("annotate", &sidecar, &reconciler).await?;
+        self.all("annotated", self.args.releases, |one| {
+            !one.status("annotatedRevision").is_null()
+        })
+        .await?;
+        let annotate = phase.end(&sidecar, &reconciler).await?;
+        step.done(format!("{:.1} s", annotate.seconds));
+
         let step = Step::start(format!("push of one chart of {}", self.args.charts));
         self.upstream
             .write_all(&charts::application(&chart_path(CHANGED), "second"))?;
@@ -129,6 +141,7 @@ impl Bench<'_> {
             sidecar_empty,
             reconciler_empty,
             converge,
+            annotate,
             push,
             upgraded,
             helm_started_milliseconds: u64::try_from(started.as_millis())?,

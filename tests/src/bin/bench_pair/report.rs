@@ -101,7 +101,8 @@ impl Report {
             ]);
             table.add_row(cells);
         }
-        for phase in [&self.pair.converge, &self.pair.push, &self.pair.idle] {
+        let pair = &self.pair;
+        for phase in [&pair.converge, &pair.annotate, &pair.push, &pair.idle] {
             table.add_row(row(phase));
         }
         let life = |life: Option<f64>| life.map_or_else(|| "-".to_owned(), seconds);
@@ -112,7 +113,6 @@ impl Report {
             "helm {}, {} releases of {} charts, {} at a time, {} cores; the loop's flags: {}",
             self.helm, self.releases, self.charts, self.parallel, self.cores, self.bare_flags
         )?;
-        let pair = &self.pair;
         writeln!(
             out,
             "resident without HelmReleases: sidecar {}, reconciler {}",
