@@ -73,10 +73,12 @@ impl Controller {
         let memory = self.memory.get(key);
         let asked = memory.and_then(|memory| memory.asked.get(source));
         let stale = asked.and_then(|asked| asked.edited.as_ref());
-        // The check may be about to be asked for.
+        // A source that can't be asked (a full volume) brings nothing newer.
         stale.is_some_and(|stale| {
+            // The check may be about to be asked for.
             self.edited.contains(source)
-                || is_older(stale, self.asked(source), self.served.handled(source))
+                || self.wanted.refusal(source).is_none()
+                    && is_older(stale, self.asked(source), self.served.handled(source))
         })
     }
 
