@@ -5,20 +5,15 @@
 //! with the status at the end of a pass, so that whatever ends a pass before that leaves the
 //! objects owed, and the next pass annotates them.
 
-use std::time::Duration;
-
-use jiff::{SignedDuration, Timestamp};
 use tracing::warn;
 
 use super::Again;
 use super::pass::Pass;
 use super::plan::Reason;
 use super::release::Annotations;
+use super::report::ReportError;
 use crate::releases::Key;
 use crate::storage::RecordState;
-
-/// How long objects stay without the annotation, at least, while others wait to be released.
-const LATER: Duration = Duration::from_secs(2);
 
 /// What separates namespace and name in the annotation's value.
 const KIND: &str = ":helmrelease/";
@@ -60,18 +55,46 @@ impl Pass<'_> {
             }
             if self.others_wait() {
                 // Releases come first.
-                let later = LATER.mul_f64(1.0 + rand::random::<f64>());
-                let later = SignedDuration::try_from(later).unwrap_or_default();
-                self.again(Again::At(Timestamp::now() + later));
+                self.owed = Some(last.revision);
                 return;
             }
-            let owner = &self.snapshot.entry.key;
-            let engine = &self.ctx.engine;
-            let annotations = engine.annotate(&self.target, last.revision, owner).await;
-            self.note_annotations(annotations);
+            self.annotate_all(last.revision).await;
         }
         if self.unannotated == Some(true) {
             self.again(Again::Backoff);
+        }
+    }
+
+    async fn annotate_all(&mut self, revision: i64) {
+        let owner = &self.snapshot.entry.key;
+        let engine = &self.ctx.engine;
+        let annotations = engine.annotate(&self.target, revision, owner).await;
+        self.note_annotations(annotations);
+    }
+
+    /// Annotates what was put off while others waited, after the report, when it is its turn:
+    /// behind all those. If something changes meanwhile, that is left to the pass that follows.
+    pub(super) async fn annotate_late(&mut self) {
+        let Some(revision) = self.owed.take() else {
+            return;
+        };
+        self.looking = None;
+        tokio::select! {
+            _ = self.inputs.changed() => return,
+            () = self.ctx.stopping.cancelled() => return,
+            turn = self.ctx.turns.acquire() => self.turn = turn.ok(),
+        }
+        self.annotate_all(revision).await;
+        self.turn = None;
+        if self.unannotated == Some(true) {
+            self.again(Again::Backoff);
+        }
+        match self.save().await {
+            Ok(()) | Err(ReportError::Gone(_)) => {}
+            Err(error) => {
+                warn!(helmrelease = %self.key(), "{error}");
+                self.again(Again::Backoff);
+            }
         }
     }
 

@@ -66,6 +66,8 @@ pub(super) struct Pass<'a> {
     pub(super) action: Option<&'static str>,
     /// Objects couldn't be annotated, and whether that may pass by itself.
     pub(super) unannotated: Option<bool>,
+    /// The revision whose objects are annotated once nobody waits to be released.
+    pub(super) owed: Option<i64>,
     /// Another HelmRelease has the name now.
     pub(super) replaced: bool,
     pub(super) chart: Option<(String, Digest)>,
@@ -117,6 +119,7 @@ impl<'a> Pass<'a> {
             decided: None,
             action: None,
             unannotated: None,
+            owed: None,
             replaced: false,
             chart: None,
             snapshot,
@@ -147,6 +150,7 @@ impl<'a> Pass<'a> {
             self.finished.again = Again::Backoff;
         }
         self.report().await;
+        self.annotate_late().await;
     }
 
     /// Looks, decides, and does one thing.
