@@ -1,5 +1,7 @@
 //! Who else works on a release: people, and other HelmReleases.
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use tandem_tests::kubernetes::HelmRelease;
 use tandem_tests::wait::{LONG, Look, until};
@@ -92,6 +94,35 @@ async fn a_change_by_hand_is_put_right() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn any_upgrade_puts_back_what_was_changed_in_objects() {
+    let world = World::start("live").await.unwrap();
+    let (upstream, _) = upstream(&world, "charts", "one");
+    // No value reaches this one.
+    let fixed =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fixed}\ndata: {marker: as written}\n";
+    upstream
+        .write("charts/app/templates/fixed.yaml", fixed)
+        .unwrap();
+    upstream.push("main", "Add an object").unwrap();
+    let releases = world.releases.clone();
+    let mut spec = app(&upstream.file_url(), "web");
+    releases.apply("web", &spec).await.unwrap();
+    releases.released("web").await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.namespace);
+    let by_hand = Patch::Merge(json!({"data": {"marker": "by hand"}}));
+    let editor = PatchParams {
+        field_manager: Some("kubectl-edit".to_owned()),
+        ..PatchParams::default()
+    };
+    maps.patch("fixed", &editor, &by_hand).await.unwrap();
+    releases.marker("fixed", "by hand").await.unwrap();
+
+    spec["values"] = json!({"again": "1"});
+    releases.apply("web", &spec).await.unwrap();
+    releases.marker("fixed", "as written").await.unwrap();
 }
 
 #[tokio::test]
