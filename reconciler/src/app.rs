@@ -26,10 +26,10 @@ use crate::events::Events;
 use crate::helm::{Cluster, Helm};
 use crate::http::{self, Readiness};
 use crate::metrics::Metrics;
-use crate::reconcile::Context;
 use crate::reconcile::artifacts::Artifacts;
 use crate::reconcile::release::Engine;
 use crate::reconcile::report::Reporter;
+use crate::reconcile::{Context, Queue};
 use crate::references::Followed;
 use crate::{storage, triggers, watches};
 
@@ -100,6 +100,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         wanted: config.volume.wanted.clone(),
         metrics: metrics.clone(),
         gather_slots: Semaphore::new(GATHER_SLOTS),
+        queue: Queue::default(),
         turns: Semaphore::new(config.workers * TURNS),
         places: Arc::new(Semaphore::new(config.workers)),
         process,

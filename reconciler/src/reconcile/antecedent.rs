@@ -72,8 +72,8 @@ impl Pass<'_> {
         self.note_annotations(annotations);
     }
 
-    /// Annotates what was put off while others waited, after the report, when it is its turn:
-    /// behind all those. If something changes meanwhile, that is left to the pass that follows.
+    /// Annotates what was put off while others waited, after the report, once nobody waits any
+    /// more. If something changes meanwhile, that is left to the pass that follows.
     pub(super) async fn annotate_late(&mut self) {
         let Some(revision) = self.owed.take() else {
             return;
@@ -82,7 +82,10 @@ impl Pass<'_> {
         tokio::select! {
             _ = self.inputs.changed() => return,
             () = self.ctx.stopping.cancelled() => return,
-            turn = self.ctx.turns.acquire() => self.turn = turn.ok(),
+            turn = async {
+                self.ctx.queue.empty().await;
+                self.ctx.turns.acquire().await
+            } => self.turn = turn.ok(),
         }
         self.annotate_all(revision).await;
         self.turn = None;

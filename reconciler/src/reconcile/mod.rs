@@ -45,6 +45,7 @@ use crate::crd::HelmReleaseStatus;
 use crate::metrics::Metrics;
 
 pub use pass::run;
+pub use turn::Queue;
 
 /// What all passes share.
 pub struct Context {
@@ -66,6 +67,8 @@ pub struct Context {
     pub gather_slots: Semaphore,
     /// One for each pass that may be about to run helm, run it, or see what became of it.
     pub turns: Semaphore,
+    /// Those who wait for one of these.
+    pub queue: Queue,
     /// One for each helm child that may live.
     pub places: Arc<Semaphore>,
     /// Names this process in status.

@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 use super::Trouble;
 use super::fresh::Fresh;
 use super::pass::{Next, Pass};
@@ -22,10 +24,40 @@ pub(super) enum Place {
     Ending,
 }
 
+/// How many passes wait for their turn.
+#[derive(Debug, Default)]
+pub struct Queue(watch::Sender<usize>);
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        *self.0.borrow() == 0
+    }
+
+    /// Waits until nobody waits for a turn.
+    pub(super) async fn empty(&self) {
+        // The other end lives for as long as this.
+        let _ = self.0.subscribe().wait_for(|waiting| *waiting == 0).await;
+    }
+
+    fn join(&self) -> Waiting<'_> {
+        self.0.send_modify(|waiting| *waiting += 1);
+        Waiting(self)
+    }
+}
+
+/// A pass that waits for its turn.
+struct Waiting<'a>(&'a Queue);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|waiting| *waiting -= 1);
+    }
+}
+
 impl Pass<'_> {
-    /// Whether all turns are taken, so that others may be waiting for theirs.
+    /// Whether others wait for their turn.
     pub(super) fn others_wait(&self) -> bool {
-        self.ctx.turns.available_permits() == 0
+        !self.ctx.queue.is_empty()
     }
 
     /// Waits for its turn if helm is to be run, and asks anew for everything that a decision
@@ -46,6 +78,7 @@ impl Pass<'_> {
     pub(super) async fn take_turn(&mut self) -> bool {
         if self.turn.is_none() {
             self.looking = None;
+            let _waiting = self.ctx.queue.join();
             tokio::select! {
                 turn = self.ctx.turns.acquire() => self.turn = turn.ok(),
                 () = self.ctx.stopping.cancelled() => return false,
