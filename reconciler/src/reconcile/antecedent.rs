@@ -79,16 +79,12 @@ impl Pass<'_> {
             return;
         };
         self.looking = None;
-        tokio::select! {
+        let _alone = tokio::select! {
             _ = self.inputs.changed() => return,
             () = self.ctx.stopping.cancelled() => return,
-            turn = async {
-                self.ctx.queue.empty().await;
-                self.ctx.turns.acquire().await
-            } => self.turn = turn.ok(),
-        }
+            alone = self.ctx.queue.after_all() => alone,
+        };
         self.annotate_all(revision).await;
-        self.turn = None;
         if self.unannotated == Some(true) {
             self.again(Again::Backoff);
         }

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 use super::Trouble;
 use super::fresh::Fresh;
@@ -24,23 +24,32 @@ pub(super) enum Place {
     Ending,
 }
 
-/// How many passes wait for their turn.
+/// The passes that wait for their turn, and those that let all of them go first.
 #[derive(Debug, Default)]
-pub struct Queue(watch::Sender<usize>);
+pub struct Queue {
+    waiting: watch::Sender<usize>,
+    late: Mutex<()>,
+}
 
 impl Queue {
     fn is_empty(&self) -> bool {
-        *self.0.borrow() == 0
+        *self.waiting.borrow() == 0
     }
 
-    /// Waits until nobody waits for a turn.
-    pub(super) async fn empty(&self) {
+    /// Waits until nobody waits for a turn. One at a time: helm may still be at work for the
+    /// last of them.
+    pub(super) async fn after_all(&self) -> MutexGuard<'_, ()> {
         // The other end lives for as long as this.
-        let _ = self.0.subscribe().wait_for(|waiting| *waiting == 0).await;
+        let _ = self
+            .waiting
+            .subscribe()
+            .wait_for(|waiting| *waiting == 0)
+            .await;
+        self.late.lock().await
     }
 
     fn join(&self) -> Waiting<'_> {
-        self.0.send_modify(|waiting| *waiting += 1);
+        self.waiting.send_modify(|waiting| *waiting += 1);
         Waiting(self)
     }
 }
@@ -50,7 +59,7 @@ struct Waiting<'a>(&'a Queue);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.0.send_modify(|waiting| *waiting -= 1);
+        self.0.waiting.send_modify(|waiting| *waiting -= 1);
     }
 }
 
