@@ -159,6 +159,17 @@ pub fn redact_url(url: &str) -> String {
     let (authority, path) = rest
         .find(['/', '\\', '?', '#'])
         .map_or((rest, ""), |at| rest.split_at(at));
+    // A password with a slash that nobody encoded: what stands before it is no host and port.
+    let port = authority.split_once(':').map(|(_, port)| port);
+    let port = port.filter(|_| !authority.contains(['@', '[']));
+    let is_port = |port: &str| port.bytes().all(|c| c.is_ascii_digit());
+    let (authority, path) = match rest.rfind('@') {
+        Some(at) if at > authority.len() && port.is_some_and(|port| !is_port(port)) => {
+            let rest = &rest[at + 1..];
+            rest.find('/').map_or((rest, ""), |at| rest.split_at(at))
+        }
+        _ => (authority, path),
+    };
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let authority = match authority.rsplit_once('@') {
         None => authority.to_owned(),
@@ -191,6 +202,15 @@ mod tests {
         assert_eq!(redact_url("git:pw@h:x.git"), "git@h:x.git");
         assert_eq!(redact_url("h:x/a:b@c.git"), "h:x/a:b@c.git");
         assert_eq!(redact_url("https://h"), "https://h");
+        assert_eq!(redact_url("https://me:pa/ss@h/v"), "https://h/v");
+        assert_eq!(redact_url("https://me:pa?ss@h/v"), "https://h/v");
+        assert_eq!(redact_url("https://h/@group/x"), "https://h/@group/x");
+        assert_eq!(
+            redact_url("https://h:8443/@group/x"),
+            "https://h:8443/@group/x"
+        );
+        assert_eq!(redact_url("https://u:p@h/@group/x"), "https://h/@group/x");
+        assert_eq!(redact_url("https://[::1]:1/@x"), "https://[::1]:1/@x");
         for sloppy in ["https:", "https:/", "https:///", "https:\\\\"] {
             assert_eq!(redact_url(&format!("{sloppy}u:p@h/x?t")), "https://h/x");
         }
