@@ -82,11 +82,16 @@ pub(super) fn literal(url: &Url) -> Result<(), WebError> {
     }
 }
 
+/// What machines of Alibaba and of Azure ask about themselves, beside link-local addresses.
+const METADATA: [[u8; 4]; 2] = [[100, 100, 100, 200], [168, 63, 129, 16]];
+const CLOUD: &str = "an address that a cloud's machines ask about themselves";
+
 /// Why nobody may be led to an address, if so.
 fn forbidden(address: IpAddr) -> Option<&'static str> {
     const LINK: &str = "a link-local address, where clouds keep the credentials of their machines";
     match address {
         IpAddr::V4(address) if address.is_link_local() => Some(LINK),
+        IpAddr::V4(address) if METADATA.contains(&address.octets()) => Some(CLOUD),
         IpAddr::V4(address) if address.octets()[0] == 0 => Some("an address of no host"),
         IpAddr::V4(_) => None,
         IpAddr::V6(address) => match inner(address) {
@@ -103,12 +108,12 @@ fn forbidden(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address that an IPv6 one stands for: mapped, or behind NAT64.
+/// The IPv4 address that an IPv6 one stands for: mapped, behind NAT64, or 6to4.
 fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
-        }
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))),
         _ => None,
     }
 }
@@ -123,6 +128,9 @@ mod tests {
             ("169.254.169.254", true),
             ("[::ffff:169.254.169.254]", true),
             ("[64:ff9b::a9fe:a9fe]", true),
+            ("[2002:a9fe:a9fe::1]", true),
+            ("100.100.100.200", true),
+            ("168.63.129.16", true),
             ("[fe80::1]", true),
             ("[fd00:ec2::254]", true),
             // Numbers as browsers read them.
