@@ -108,9 +108,17 @@ impl Controller {
             .flat_map(|wish| wish.sources())
             .map(|wish| wish.name.clone())
             .collect();
+        // While nobody looked it may have been asked for, too; the status tells what was heard.
+        let status = entry.release().and_then(|release| release.status.as_ref());
+        let handled = status.and_then(|status| status.last_handled_reconcile_at.clone());
         let memory = self.memory.entry(key.clone()).or_default();
         let before = std::mem::replace(&mut memory.requested, requested);
-        if change == Change::Added || memory.requested.is_none() || memory.requested == before {
+        let before = if change == Change::Added {
+            handled
+        } else {
+            before
+        };
+        if memory.requested.is_none() || memory.requested == before {
             return;
         }
         info!(helmrelease = %key, requested = memory.requested, "asked for by an annotation");

@@ -16,10 +16,15 @@ async fn suspend(world: &World, name: &str, value: Value) {
     annotate(world, name, "helm.fluxcd.io/suspend", value).await;
 }
 
+const REQUESTED: &str = "reconcile.fluxcd.io/requestedAt";
+
 /// Asks for a HelmRelease to be looked at, and waits until that is done.
 async fn request(world: &World, name: &str, at: &str) -> HelmRelease {
-    let annotation = "reconcile.fluxcd.io/requestedAt";
-    annotate(world, name, annotation, json!(at)).await;
+    annotate(world, name, REQUESTED, json!(at)).await;
+    is_looked_at(world, name, at).await
+}
+
+async fn is_looked_at(world: &World, name: &str, at: &str) -> HelmRelease {
     let handled = |one: &HelmRelease| one.status("lastHandledReconcileAt") == at;
     let handled = world.releases.wait(name, "looked at", handled).await;
     handled.unwrap()
@@ -82,7 +87,7 @@ async fn a_suspended_helmrelease_is_left_alone_until_it_is_resumed() {
 
 #[tokio::test]
 async fn a_helmrelease_that_is_asked_for_is_looked_at_and_tried_at_once() {
-    let world = World::start("asked-for").await.unwrap();
+    let mut world = World::start("asked-for").await.unwrap();
     let (upstream, first) = upstream(&world, "charts", "one");
     let releases = world.releases.clone();
     let spec = app(&upstream.file_url(), "web");
@@ -97,8 +102,16 @@ async fn a_helmrelease_that_is_asked_for_is_looked_at_and_tried_at_once() {
 
     // Nothing new is asked for, and nothing is done.
     request(&world, "web", "one o'clock").await;
-    let revisions = || world.helm.revisions(&world.namespace, "web").unwrap().len();
-    assert_eq!(revisions(), 2);
+    let revisions = world.helm.revisions(&world.namespace, "web").unwrap();
+    assert_eq!(revisions.len(), 2);
+
+    // It may be asked for while nobody looks.
+    world.reconciler_mut().unwrap().kill().unwrap();
+    let third = push(&upstream, "three");
+    annotate(&world, "web", REQUESTED, json!("half past one")).await;
+    world.reconciler_mut().unwrap().restart().unwrap();
+    let handled = is_looked_at(&world, "web", "half past one").await;
+    assert_eq!(handled.status("revision"), third.as_str());
 
     // What failed and waits for its next try needn't wait any longer.
     let broken = charts::broken_template();
