@@ -23,6 +23,9 @@ pub enum FactsError {
     /// Objects can't be looked up.
     #[error(transparent)]
     Objects(#[from] ObjectsError),
+    /// Whose a release is can't be asked.
+    #[error("look up the HelmRelease that objects are annotated for: {0}")]
+    Holder(#[source] Box<kube::Error>),
     /// The chart can't be read.
     #[error("read the extracted chart: {0}")]
     Chart(#[from] io::Error),
@@ -107,7 +110,9 @@ pub async fn learn(
                     let named = objects_of(record.manifest());
                     drop(record);
                     let seen = asked.objects.look(&named, &target.namespace).await?;
-                    holder(asked.client, target, strangers(&seen, followed)).await
+                    holder(asked.client, target, strangers(&seen, followed))
+                        .await
+                        .map_err(|error| FactsError::Holder(Box::new(error)))?
                 }
                 // Nobody is left that could be a stranger.
                 None => None,

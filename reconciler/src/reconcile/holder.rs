@@ -17,26 +17,34 @@ pub(super) fn strangers(seen: &[Seen], followed: &str) -> BTreeSet<Key> {
     named.filter(|key| key.namespace != followed).collect()
 }
 
-/// The first of these HelmReleases that asks for the release. One that can't be read may do
+/// The first of these HelmReleases that asks for the release. One that may not be read may do
 /// so.
+///
+/// # Errors
+/// If the API doesn't answer; that says nothing about whose the release is.
 pub(super) async fn holder(
     client: &Client,
     target: &Target,
     strangers: BTreeSet<Key>,
-) -> Option<String> {
+) -> Result<Option<String>, kube::Error> {
     for key in strangers {
         let api: Api<StoredHelmRelease> = Api::namespaced(client.clone(), &key.namespace);
         match api.get_opt(&key.name).await {
-            Ok(found) if asks_for(found.as_ref(), target) => return Some(key.to_string()),
+            Ok(found) if asks_for(found.as_ref(), target) => return Ok(Some(key.to_string())),
             Ok(_) => {}
-            Err(error) => {
-                return Some(format!(
+            Err(error) if is_forbidden(&error) => {
+                return Ok(Some(format!(
                     "{key} (which can't be read: {error}; if it is gone, take the annotation {ANTECEDENT_ANNOTATION} off its objects)"
-                ));
+                )));
             }
+            Err(error) => return Err(error),
         }
     }
-    None
+    Ok(None)
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 fn asks_for(found: Option<&StoredHelmRelease>, target: &Target) -> bool {

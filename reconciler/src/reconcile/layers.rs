@@ -70,12 +70,13 @@ pub(super) async fn layers(
                 external_source_ref: Some(external),
                 ..
             } => {
-                let Some(file) = wants.urls.get(&external.url) else {
-                    continue;
-                };
                 // Its query may be a token.
                 let url = redact_url(&external.url);
-                let content = match found(&file.view, &url, optional) {
+                let found = wants.urls.get(&external.url).map_or_else(
+                    || Found::Missing("it was not asked for".to_owned()),
+                    |file| found(&file.view, &url, optional),
+                );
+                let content = match found {
                     Found::File(good, trouble) => {
                         outdated = outdated.or(trouble);
                         Content::Text(artifacts.file(&good.artifact).await?)

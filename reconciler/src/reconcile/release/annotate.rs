@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::leftovers::unnamed;
 use super::{Engine, Job, Outcome, ReleaseError, made};
 use crate::crd::Target;
+use crate::identity::Stamp;
 use crate::reconcile::objects::{Annotated, ObjectRef, objects_of};
 use crate::reconcile::plan::Action;
 use crate::releases::Key;
@@ -63,7 +64,10 @@ impl Annotations {
 /// The objects that bear the annotation before an action, and afterwards, too: those of a
 /// revision that is known to bear it, unless they are replaced. `None` if that can't be told.
 pub(super) fn bearing(job: &Job, last: Option<&Record>) -> Option<BTreeSet<ObjectRef>> {
-    let last = last.filter(|last| job.annotated == Some(last.meta.revision))?;
+    // Somebody else's may have the number of one that was annotated.
+    let ours = |last: &&Record| matches!(last.meta.stamp, Stamp::Known { .. });
+    let last = last.filter(|last| job.annotated == Some(last.meta.revision));
+    let last = last.filter(ours)?;
     let keeps = matches!(job.action, Action::Upgrade { .. }) && !job.spec.force_upgrade();
     keeps.then(|| objects_of(last.manifest()).into_iter().collect())
 }
@@ -148,13 +152,22 @@ mod tests {
 
     /// Whether the objects of revision 2 are known to bear the annotation.
     fn is_known(action: Action, spec: serde_json::Value, annotated: Option<i64>) -> bool {
-        let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
-        let last = record(json!({ "manifest": manifest }));
         let job = Job {
             annotated,
             ..job(action, spec)
         };
+        let mut last = strangers();
+        last.meta.stamp = Stamp::Known {
+            identity: job.identity.clone().unwrap(),
+            revision: 2,
+        };
         bearing(&job, Some(&last)).is_some_and(|known| known.len() == 1)
+    }
+
+    /// Revision 2, with no label of ours.
+    fn strangers() -> Record {
+        let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
+        record(json!({ "manifest": manifest }))
     }
 
     #[test]
@@ -167,5 +180,10 @@ mod tests {
         let back = Action::Rollback { to: 1, revision: 3 };
         assert!(!is_known(back, json!({}), Some(2)));
         assert!(bearing(&job(upgrade(), json!({})), None).is_none());
+        let job = Job {
+            annotated: Some(2),
+            ..job(upgrade(), json!({}))
+        };
+        assert!(bearing(&job, Some(&strangers())).is_none());
     }
 }
