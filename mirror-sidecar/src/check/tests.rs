@@ -5,7 +5,9 @@
     clippy::disallowed_methods
 )]
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use tandem_shared::manifest::{Reason, SourceState};
 use tandem_shared::request::WantKind;
@@ -356,6 +358,46 @@ fn a_lost_or_tampered_artifact_is_built_again() {
         sidecar.content(good(&sidecar.manifest(), "main:c"))["templates/cm.yaml"],
         "one"
     );
+}
+
+/// What a power failure leaves of files that were not synced: their names.
+fn empty_files(path: &Path) {
+    if path.is_file() {
+        fs::set_permissions(path, Permissions::from_mode(0o640)).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    for entry in fs::read_dir(path).into_iter().flatten() {
+        empty_files(&entry.unwrap().path());
+    }
+}
+
+#[test]
+fn a_mirror_that_lost_its_files_in_a_power_failure_is_made_anew() {
+    let upstream = Upstream::new();
+    upstream.chart("c", "one");
+    upstream.publish();
+    let mut sidecar = Sidecar::new(&upstream.url(), vec![chart("main", "c")]);
+    let before = sidecar.poll();
+    for lost in ["objects", "refs", "shallow", "HEAD", "config", ""] {
+        // Several packs, and a shallow history.
+        for text in ["first", "second"] {
+            upstream.chart("c", &format!("{text} {lost}"));
+            upstream.publish();
+            sidecar.poll();
+        }
+        assert!(sidecar.mirror().join(lost).exists(), "{lost}");
+        empty_files(&sidecar.mirror().join(lost));
+        sidecar.restart();
+        upstream.chart("c", lost);
+        let commit = upstream.publish();
+        let after = sidecar.poll();
+        let found = good(&after, "main:c").commit.clone();
+        assert_eq!(found, Some(commit), "{lost}: {after:?}");
+        assert_eq!(
+            (after.state, &after.epoch),
+            (SourceState::Ready, &before.epoch)
+        );
+    }
 }
 
 #[test]

@@ -331,11 +331,7 @@ fn init(path: &Path) -> Result<Repository, MirrorError> {
         source: std::io::Error::other(error.message().to_owned()),
     })?;
     let mut config = repository.config()?;
-    for (key, value) in [
-        ("gc.auto", "0"),
-        ("core.fsync", "objects,derived-metadata,reference"),
-        ("core.hooksPath", "/dev/null"),
-    ] {
+    for (key, value) in [("gc.auto", "0"), ("core.hooksPath", "/dev/null")] {
         config.set_str(key, value)?;
     }
     Ok(repository)
