@@ -18,7 +18,7 @@ use super::{Context, FULL, Failed, State};
 use crate::credentials;
 use crate::metrics::Built;
 use crate::snapshot::{self, SnapshotError};
-use crate::web::{self, Answer, Asked, Version, WebError};
+use crate::web::{self, Answer, Asked, Head, Version, WebError};
 
 /// What was got last.
 #[derive(Debug)]
@@ -91,19 +91,27 @@ pub(super) fn run(
         return Err(failed(Reason::Volume, FULL.to_owned()));
     }
     state.publish(context, true);
+    let limit = Limits::FILE.bytes.min(config.limits.bytes);
     let asked = Asked {
-        url: &address.url,
-        access: &access,
-        allowed: &config.schemes,
-        timeout,
-        limit: Limits::FILE.bytes.min(config.limits.bytes),
         held: known.as_ref(),
+        ..Asked::plain(&address.url, &access, &config.schemes, timeout, limit)
     };
     let begun = Instant::now();
-    let answer = context.web.get(asked);
+    let mut content = Vec::new();
+    let answer = context.web.get(asked, &mut content);
+    let answer = answer.and_then(|answer| match &answer {
+        Answer::New(head) => head.as_it_is().map(|()| answer),
+        Answer::Unchanged => Ok(answer),
+    });
     context.metrics.got(outcome(&answer), begun.elapsed());
     let answer = answer.map_err(|error| {
-        let message = access.redact(&format!("{shown}: {error}"));
+        let advice = match &error {
+            WebError::Unauthorized(_) | WebError::Status(403) => {
+                ", written as https://user:password@host/…"
+            }
+            _ => "",
+        };
+        let message = access.redact(&format!("{shown}: {error}{advice}"));
         failed(error.reason(), message)
     })?;
     state.serving.edit().checked_at = Some(clock::now());
@@ -113,8 +121,13 @@ pub(super) fn run(
                 context.metrics.built(Built::Unchanged);
             }
         }
-        Answer::File { text, version } => {
+        Answer::New(Head { version, .. }) => {
             state.sit_down(context);
+            let Ok(text) = String::from_utf8(content) else {
+                let why =
+                    "the file isn't text in UTF-8, so it can't be YAML; see what is behind the URL";
+                return Err(failed(Reason::InvalidFile, format!("{shown}: {why}")));
+            };
             let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(text.as_bytes()));
             for want in &files {
                 put(context, state, want, &text, inputs(&digest, want), bad).map_err(|error| {
@@ -159,7 +172,7 @@ fn inputs(digest: &str, want: &Want) -> String {
 
 fn outcome(answer: &Result<Answer, WebError>) -> &'static str {
     match answer {
-        Ok(Answer::File { .. }) => "success",
+        Ok(Answer::New(_)) => "success",
         Ok(Answer::Unchanged) => "unchanged",
         Err(error) if error.reason() == Reason::Timeout => "timeout",
         Err(_) => "failure",

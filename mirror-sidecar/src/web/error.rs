@@ -1,4 +1,4 @@
-//! Why a URL gives no file, in words and in one word.
+//! Why a URL gives nothing, in words and in one word.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use url::Url;
 
 use super::places::Misled;
 
-/// Why a URL gives no file. Free of secrets.
+/// Why a URL gives nothing. Free of secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WebError {
     /// It is no URL.
@@ -43,6 +43,9 @@ pub enum WebError {
         "no certificate authorities are known, so no server can be trusted; mount a CA bundle and set SSL_CERT_FILE"
     )]
     NoRoots,
+    /// Status 401, with the `WWW-Authenticate` headers: how one may prove who asks.
+    #[error("the server answered {}; {}", status(401), advice(401))]
+    Unauthorized(Vec<String>),
     /// Another status than 200.
     #[error("the server answered {}; {}", status(*.0), advice(*.0))]
     Status(u16),
@@ -61,11 +64,13 @@ pub enum WebError {
     #[error("the server redirects to a URL of the scheme {0:?}; schemes that are accepted: {1}")]
     Elsewhere(String, String),
     /// Too much.
-    #[error("the file has more than {0} bytes, which is the most that values may have")]
+    #[error("the server sends more than {0} bytes, the most that is taken of this")]
     TooLarge(u64),
-    /// No UTF-8.
-    #[error("the file isn't text in UTF-8, so it can't be YAML; see what is behind the URL")]
-    NotText,
+    /// It can't be written where it is to lie.
+    #[error(
+        "what the server sends can't be written: {0}; free space on the volume or give it more"
+    )]
+    Sink(String),
     /// Compressed, unasked.
     #[error(
         "the server sends the file encoded as {0:?}, which was not asked for; serve it as it is"
@@ -92,10 +97,11 @@ impl WebError {
             Self::Unreachable(_) | Self::Proxy => Reason::Unreachable,
             Self::Timeout(_) => Reason::Timeout,
             Self::NotTrusted(_) | Self::NoRoots => Reason::HostNotTrusted,
-            Self::Status(401 | 403 | 407) => Reason::AuthenticationFailed,
+            Self::Unauthorized(_) | Self::Status(401 | 403 | 407) => Reason::AuthenticationFailed,
             Self::Status(404 | 410) => Reason::PathNotFound,
             Self::TooLarge(_) => Reason::TooLarge,
-            Self::NotText | Self::Encoded(_) => Reason::InvalidFile,
+            Self::Sink(_) => Reason::Volume,
+            Self::Encoded(_) => Reason::InvalidFile,
             Self::Status(_)
             | Self::Redirects(_)
             | Self::Nowhere
@@ -165,7 +171,7 @@ fn status(code: u16) -> String {
 
 fn advice(code: u16) -> &'static str {
     match code {
-        401 | 403 => "give a user and password that may read it, as https://user:password@host/…",
+        401 | 403 => "give a credential that may read it",
         404 | 410 => "correct the URL, or put the file there",
         407 => "give the proxy's user and password in the proxy variable",
         _ => "only 200 is good",

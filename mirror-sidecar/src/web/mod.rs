@@ -1,9 +1,10 @@
-//! Files behind URLs: one GET over HTTP, with everything about it bounded.
+//! What lies behind URLs: one GET over HTTP, with everything about it bounded.
 //!
 //! A HelmRelease names the URL, so neither it nor what it leads to is a
 //! friend's word: schemes come from an allow-list, redirects are followed here
 //! and not by the client, a password goes to its own origin alone, and there
-//! is one deadline and one size for all of it.
+//! is one deadline and one size for all of it. What comes is written where the
+//! caller says, so that a large answer is never held in memory.
 
 mod error;
 mod places;
@@ -11,13 +12,14 @@ mod proxy;
 mod target;
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use secrecy::ExposeSecret;
-use ureq::http::{Response, header};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use ureq::http::{HeaderMap, HeaderValue, Response, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Body, RequestBuilder, typestate::WithoutBody};
@@ -32,6 +34,8 @@ pub use target::parse;
 
 /// Redirects that are followed.
 const REDIRECTS: usize = 5;
+/// Bytes of a body that are taken at once.
+const PIECE: usize = 64 * 1024;
 
 /// What one exchange asks for, and what it may use.
 #[derive(Clone, Copy, Debug)]
@@ -48,29 +52,87 @@ pub struct Asked<'a> {
     pub limit: u64,
     /// What is held already.
     pub held: Option<&'a Version>,
+    /// The `Accept` header, if one is to be sent.
+    pub accept: Option<&'a str>,
+    /// The whole value of the `Authorization` header, instead of what `access` would send.
+    /// Like that it goes to the URL's own origin alone.
+    pub authorization: Option<&'a SecretString>,
 }
 
-/// How a server tells one content of a URL from another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl<'a> Asked<'a> {
+    /// Asks for all of `url` as it is, at most `limit` bytes.
+    #[must_use]
+    pub fn plain(
+        url: &'a str,
+        access: &'a Access,
+        allowed: &'a BTreeSet<Scheme>,
+        timeout: Duration,
+        limit: u64,
+    ) -> Self {
+        Self {
+            url,
+            access,
+            allowed,
+            timeout,
+            limit,
+            held: None,
+            accept: None,
+            authorization: None,
+        }
+    }
+}
+
+/// How a server tells one content of a URL from another. It may lie on a disk, so that a
+/// successor can ask by it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Version {
     /// Where it came from, after all redirects.
-    url: Url,
+    url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     etag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     last_modified: Option<String>,
 }
 
 /// What came of an exchange.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Answer {
     /// What is held is the newest.
     Unchanged,
-    /// This is the newest.
-    File {
-        /// UTF-8 text.
-        text: String,
-        /// By which the next exchange may ask whether it still is.
-        version: Option<Version>,
-    },
+    /// The body was written; this was said of it.
+    New(Head),
+}
+
+/// What a server says of a body that it gave whole, with status 200.
+#[derive(Clone, Debug)]
+pub struct Head {
+    headers: HeaderMap,
+    /// Bytes of the body.
+    pub length: u64,
+    /// By which the next exchange may ask whether it still is the newest.
+    pub version: Option<Version>,
+}
+
+impl Head {
+    /// The text of a header, if it is there and is text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Refuses a body that was compressed on its way, which is never asked for.
+    ///
+    /// # Errors
+    /// Names the encoding.
+    pub fn as_it_is(&self) -> Result<(), WebError> {
+        match self.header(header::CONTENT_ENCODING.as_str()) {
+            Some(encoding) if !encoding.eq_ignore_ascii_case("identity") => {
+                Err(WebError::Encoded(encoding.chars().take(40).collect()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The one HTTP client, made when it is first needed.
@@ -105,11 +167,12 @@ impl Web {
         })
     }
 
-    /// Asks for a file, following redirects. Blocks the thread.
+    /// Asks for what is behind a URL, following redirects, and writes it into `sink`.
+    /// Blocks the thread. After an error `sink` may hold a part of it.
     ///
     /// # Errors
-    /// Says why there is none, without what is secret.
-    pub fn get(&self, asked: Asked<'_>) -> Result<Answer, WebError> {
+    /// Says why there is nothing, without what is secret.
+    pub fn get(&self, asked: Asked<'_>, sink: &mut dyn Write) -> Result<Answer, WebError> {
         let end = Instant::now() + asked.timeout;
         let late = || WebError::Timeout(asked.timeout);
         let start = target::url(asked.url)?;
@@ -120,23 +183,23 @@ impl Web {
                 return Err(late());
             }
             // Asked by what it led to the last time, another place would answer wrongly.
-            let held = asked.held.filter(|held| held.url == at);
+            let held = asked.held.filter(|held| held.url == at.as_str());
             let known = at.origin() == start.origin();
-            let answer = self
-                .once(&at, asked.access, known, held, left)
-                .map_err(|error| error.within(asked.timeout).behind(&start, &at))?;
+            let place = |error: WebError| error.within(asked.timeout).behind(&start, &at);
+            let answer = self.once(&at, &asked, known, held, left).map_err(place)?;
             let status = answer.status();
             if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
-                let location = text(&answer, header::LOCATION);
+                let location = text(answer.headers(), header::LOCATION);
                 at = target::redirect(&at, location.as_deref(), asked.allowed)?;
                 continue;
             }
             return match status.as_u16() {
-                200 => file(answer, &at, asked.limit),
+                200 => body(answer, &at, asked.limit, sink).map(Answer::New),
                 304 if held.is_some() => return Ok(Answer::Unchanged),
+                401 => Err(WebError::Unauthorized(challenges(answer.headers()))),
                 code => Err(WebError::Status(code)),
             }
-            .map_err(|error| error.within(asked.timeout).behind(&start, &at));
+            .map_err(place);
         }
         Err(WebError::Redirects(REDIRECTS))
     }
@@ -144,7 +207,7 @@ impl Web {
     fn once(
         &self,
         url: &Url,
-        access: &Access,
+        asked: &Asked<'_>,
         known: bool,
         held: Option<&Version>,
         left: Duration,
@@ -161,24 +224,15 @@ impl Web {
             .timeout_global(Some(left))
             .proxy(proxy);
         if url.scheme() == "https" {
-            request = request.tls_config(self.tls(access.ca.as_deref())?);
+            request = request.tls_config(self.tls(asked.access.ca.as_deref())?);
         }
-        let request = conditional(request.build(), held);
-        let request = match &access.basic {
-            _ if !known => request,
-            Some((user, password)) => {
-                let pair = format!("{user}:{}", password.expose_secret());
-                let word = data_encoding::BASE64.encode(pair.as_bytes());
-                request.header(header::AUTHORIZATION, format!("Basic {word}"))
-            }
-            None => match &access.bearer {
-                Some(token) => {
-                    let word = format!("Bearer {}", token.expose_secret());
-                    request.header(header::AUTHORIZATION, word)
-                }
-                None => request,
-            },
-        };
+        let mut request = conditional(request.build(), held);
+        if let Some(accept) = asked.accept {
+            request = request.header(header::ACCEPT, accept);
+        }
+        if known && let Some(proof) = authorization(asked) {
+            request = request.header(header::AUTHORIZATION, proof);
+        }
         request.call().map_err(WebError::from)
     }
 
@@ -236,53 +290,90 @@ fn certificates(read: rustls_native_certs::CertificateResult) -> Vec<Certificate
     read.certs.iter().map(owned).collect()
 }
 
+/// What proves who asks.
+fn authorization(asked: &Asked<'_>) -> Option<String> {
+    if let Some(own) = asked.authorization {
+        return Some(own.expose_secret().to_owned());
+    }
+    match (&asked.access.basic, &asked.access.bearer) {
+        (Some((user, password)), _) => {
+            let pair = format!("{user}:{}", password.expose_secret());
+            let word = data_encoding::BASE64.encode(pair.as_bytes());
+            Some(format!("Basic {word}"))
+        }
+        (None, Some(token)) => Some(format!("Bearer {}", token.expose_secret())),
+        (None, None) => None,
+    }
+}
+
 fn conditional(
     mut request: RequestBuilder<WithoutBody>,
     held: Option<&Version>,
 ) -> RequestBuilder<WithoutBody> {
     let Some(held) = held else { return request };
-    if let Some(etag) = &held.etag {
-        request = request.header(header::IF_NONE_MATCH, etag);
-    }
-    if let Some(date) = &held.last_modified {
-        request = request.header(header::IF_MODIFIED_SINCE, date);
+    for (name, text) in [
+        (header::IF_NONE_MATCH, &held.etag),
+        (header::IF_MODIFIED_SINCE, &held.last_modified),
+    ] {
+        // It may have lain on a disk; what no header can be is left out.
+        let value = text
+            .as_ref()
+            .and_then(|text| HeaderValue::from_str(text).ok());
+        if let Some(value) = value {
+            request = request.header(name, value);
+        }
     }
     request
 }
 
-fn text(answer: &Response<Body>, name: header::HeaderName) -> Option<String> {
-    Some(answer.headers().get(name)?.to_str().ok()?.to_owned())
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.to_owned())
 }
 
-fn file(answer: Response<Body>, url: &Url, limit: u64) -> Result<Answer, WebError> {
-    if let Some(encoding) = text(&answer, header::CONTENT_ENCODING)
-        && !encoding.eq_ignore_ascii_case("identity")
-    {
-        return Err(WebError::Encoded(encoding));
+/// How the server says that one may prove who asks.
+fn challenges(headers: &HeaderMap) -> Vec<String> {
+    let all = headers.get_all(header::WWW_AUTHENTICATE);
+    let texts = all.iter().filter_map(|value| value.to_str().ok());
+    texts.take(8).map(ToOwned::to_owned).collect()
+}
+
+/// Writes the body into `sink`, piece by piece.
+fn body(
+    answer: Response<Body>,
+    url: &Url,
+    limit: u64,
+    sink: &mut dyn Write,
+) -> Result<Head, WebError> {
+    let (parts, body) = answer.into_parts();
+    if body.content_length().is_some_and(|length| length > limit) {
+        return Err(WebError::TooLarge(limit));
+    }
+    let mut reader = body.into_reader();
+    let mut piece = vec![0; PIECE];
+    let mut length = 0_u64;
+    loop {
+        let read = match reader.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(WebError::from(ureq::Error::from(error))),
+        };
+        length += read as u64;
+        if length > limit {
+            return Err(WebError::TooLarge(limit));
+        }
+        sink.write_all(&piece[..read])
+            .map_err(|error| WebError::Sink(error.to_string()))?;
     }
     let version = Version {
-        url: url.clone(),
-        etag: text(&answer, header::ETAG),
-        last_modified: text(&answer, header::LAST_MODIFIED),
+        url: url.as_str().to_owned(),
+        etag: text(&parts.headers, header::ETAG),
+        last_modified: text(&parts.headers, header::LAST_MODIFIED),
     };
-    let announced = answer.body().content_length();
-    if announced.is_some_and(|length| length > limit) {
-        return Err(WebError::TooLarge(limit));
-    }
-    let mut content = Vec::new();
-    answer
-        .into_body()
-        .into_reader()
-        .take(limit.saturating_add(1))
-        .read_to_end(&mut content)
-        .map_err(|error| WebError::from(ureq::Error::from(error)))?;
-    if content.len() as u64 > limit {
-        return Err(WebError::TooLarge(limit));
-    }
-    let text = String::from_utf8(content).map_err(|_| WebError::NotText)?;
     let told = version.etag.is_some() || version.last_modified.is_some();
-    Ok(Answer::File {
-        text,
+    Ok(Head {
+        headers: parts.headers,
+        length,
         version: told.then_some(version),
     })
 }

@@ -141,11 +141,24 @@ fn secrets_of_the_url_are_in_no_file_but_the_request() {
     let failing = refused.poll();
     let failure = failing.failure.as_ref().unwrap();
     assert_eq!(failure.reason, Reason::AuthenticationFailed);
+    assert!(failure.message.contains("user:password@"), "{failure:?}");
     for manifest in [manifest, failing] {
         let text = serde_json::to_string(&manifest).unwrap();
         for secret in ["s3cr+t", "wr0ng", "t0ken"] {
             assert!(!text.contains(secret), "{text}");
         }
+    }
+}
+
+#[test]
+fn what_is_no_text_is_no_values_file() {
+    let server = Server::start(|request| match request.contains("/packed") {
+        true => ok("content-encoding: gzip\r\n", b"a: 1"),
+        false => ok("", b"a: \xff"),
+    });
+    for path in ["/binary", "/packed"] {
+        let failure = sidecar(&server.url(path)).poll().failure.unwrap();
+        assert_eq!(failure.reason, Reason::InvalidFile, "{path}: {failure:?}");
     }
 }
 
