@@ -17,6 +17,7 @@
 //! | [`mirror`] | one bare repository: listing, fetching, keeping it small |
 //! | [`web`] | one file behind a URL |
 //! | [`snapshot`] | a chart or file at a commit, as an artifact |
+//! | [`range`] | versions, and ranges of them |
 //! | [`serving`], [`inventory`], [`janitor`] | what is served, what is named, what may go |
 //! | [`http`], [`health`], [`metrics`] | what operators see |
 
@@ -35,6 +36,7 @@ pub mod logging;
 pub mod metrics;
 pub mod mirror;
 pub mod places;
+pub mod range;
 #[cfg(test)]
 mod run_tests;
 pub mod schedule;

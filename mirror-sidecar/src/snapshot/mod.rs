@@ -6,7 +6,6 @@ mod error;
 mod ignore;
 mod path;
 mod plan;
-mod range;
 mod tree;
 
 use tandem_shared::artifact::{Digest, Limits, Packer};

@@ -14,7 +14,6 @@ use super::SnapshotError;
 use super::chart::{self, ChartFile, Dependency};
 use super::ignore::Rules;
 use super::path::{self, shown};
-use super::range;
 use super::tree::{Found, Leaf, Node, Snapshot};
 
 /// Charts within charts, at most.
@@ -304,7 +303,7 @@ impl Planner<'_, '_> {
                 found.name
             )));
         }
-        match range::matches(&dependency.version, &found.version) {
+        match crate::range::matches(&dependency.version, &found.version) {
             Ok(true) => Ok(Some(plan)),
             Ok(false) => Err(fail(format!(
                 "the chart in {:?} has version {}, and {:?} is asked for",
