@@ -17,11 +17,13 @@
 //! | [`mirror`] | one bare repository: listing, fetching, keeping it small |
 //! | [`web`] | one file behind a URL |
 //! | [`snapshot`] | a chart or file at a commit, as an artifact |
+//! | [`archive`] | a packed chart, unpacked |
 //! | [`range`] | versions, and ranges of them |
 //! | [`serving`], [`inventory`], [`janitor`] | what is served, what is named, what may go |
 //! | [`http`], [`health`], [`metrics`] | what operators see |
 
 pub mod address;
+pub mod archive;
 pub mod args;
 pub mod askpass;
 pub mod check;

@@ -10,7 +10,7 @@ const TEXT: usize = 256;
 
 /// What `Chart.yaml` says, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ChartFile {
+pub(crate) struct ChartFile {
     /// Its name and version.
     pub name: ChartName,
     /// `v1`, `v2`, or nothing, which means `v1`.
@@ -21,7 +21,7 @@ pub(super) struct ChartFile {
 
 /// One entry of `dependencies`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Dependency {
+pub(crate) struct Dependency {
     /// The chart's name.
     #[serde(default)]
     pub name: String,
@@ -56,7 +56,7 @@ struct RawRequirements {
 ///
 /// # Errors
 /// If it isn't YAML of that shape, or its name can't be a chart's.
-pub(super) fn read(content: &[u8], path: &str) -> Result<ChartFile, SnapshotError> {
+pub(crate) fn read(content: &[u8], path: &str) -> Result<ChartFile, SnapshotError> {
     let bad = |why: String| SnapshotError::BadChart {
         path: path.to_owned(),
         why,
@@ -149,7 +149,7 @@ fn yaml<T: for<'de> Deserialize<'de>>(content: &[u8]) -> Result<T, String> {
 
 /// Whether a chart may be called so: its name becomes a folder's.
 #[must_use]
-pub(super) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 250
         && !name.starts_with('.')

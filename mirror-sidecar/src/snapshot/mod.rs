@@ -1,7 +1,7 @@
 //! A chart or file at a commit, out of the object database: planned, compared
 //! with what is served, and exported only if something of it changed.
 
-mod chart;
+pub(crate) mod chart;
 mod error;
 mod ignore;
 mod path;
