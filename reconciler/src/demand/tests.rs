@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tandem_shared::artifact::Digest;
+use tandem_shared::request::{Request, WantKind};
+use tandem_shared::source::{CredentialRef, SourceKind};
 
+use super::files::file_name;
+use super::git::clean;
 use super::*;
 
 fn defaults() -> SourceDefaults {

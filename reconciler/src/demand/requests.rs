@@ -1,0 +1,86 @@
+//! What all wishes amount to: one request per source.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tandem_shared::artifact::Digest;
+use tandem_shared::request::{Prefer, Request, Want};
+use tandem_shared::source::SourceName;
+use tandem_shared::version::Document;
+
+use super::SourceWish;
+use crate::config::SourceDefaults;
+
+/// The word by which the reconciler knows its own request files.
+pub const OWNER: &str = "tandem-reconciler";
+
+/// One HelmRelease's part in one source.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// `namespace/name` of the HelmRelease.
+    pub helm_release: &'a str,
+    /// What it wants of it.
+    pub wish: &'a SourceWish,
+    /// The id of its credential, if it has one.
+    pub credential: Option<&'a str>,
+}
+
+/// What requests hold besides what HelmReleases say.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// The last refresh token, by source.
+    pub refresh: BTreeMap<SourceName, String>,
+    /// Artifacts that were found to be other than their name says, by source and want.
+    pub rejected: BTreeMap<(SourceName, String), BTreeSet<Digest>>,
+}
+
+/// All requests that `parts` amount to.
+#[must_use]
+pub fn requests<'a>(
+    parts: impl IntoIterator<Item = Part<'a>>,
+    extras: &Extras,
+    defaults: &SourceDefaults,
+) -> BTreeMap<SourceName, Request> {
+    let mut drafts: BTreeMap<SourceName, (Request, BTreeMap<String, Want>)> = BTreeMap::new();
+    for part in parts {
+        let name = &part.wish.name;
+        let (_, wants) = drafts.entry(name.clone()).or_insert_with(|| {
+            let request = Request {
+                schema: Request::current_schema(),
+                source: part.wish.source.clone(),
+                owner: OWNER.to_owned(),
+                credential_id: part.credential.map(ToOwned::to_owned),
+                interval_seconds: defaults.interval.as_secs().max(1),
+                timeout_seconds: defaults.timeout.as_secs().max(1),
+                refresh: extras.refresh.get(name).cloned().unwrap_or_default(),
+                wants: Vec::new(),
+            };
+            (request, BTreeMap::new())
+        });
+        for want in &part.wish.wants {
+            let all = wants.entry(want.key.clone()).or_insert_with(|| Want {
+                prefer: Prefer::default(),
+                ..want.clone()
+            });
+            all.used_by.push(part.helm_release.to_owned());
+            if all.prefer.is_empty()
+                || (!want.prefer.is_empty() && want.prefer.commit < all.prefer.commit)
+            {
+                all.prefer = want.prefer.clone();
+            }
+        }
+    }
+    drafts
+        .into_iter()
+        .map(|(name, (mut request, wants))| {
+            request.wants = wants.into_values().collect();
+            for want in &mut request.wants {
+                want.used_by.sort();
+                want.used_by.dedup();
+                if let Some(rejected) = extras.rejected.get(&(name.clone(), want.key.clone())) {
+                    want.rejected.clone_from(rejected);
+                }
+            }
+            (name, request)
+        })
+        .collect()
+}
