@@ -26,6 +26,7 @@ pub mod probe;
 pub mod procfs;
 pub mod programs;
 pub mod progress;
+pub mod registry;
 pub mod requests;
 pub mod unreachable;
 pub mod volume;

@@ -21,6 +21,7 @@ use tandem_tests::git::{GitDaemon, HttpServer, Scheme, SshServer, Upstream, Upst
 use tandem_tests::helm::Helm;
 use tandem_tests::kubernetes::{HelmReleases, complete_jobs};
 use tandem_tests::mounts::{self, Mount};
+use tandem_tests::registry::{self, Access, Registry};
 use tandem_tests::wait::{LONG, Look, until, until_blocking};
 use tandem_tests::{guard, procfs};
 
@@ -498,4 +499,64 @@ fn nothing_outlives_a_killed_process() {
         ))
     })
     .unwrap();
+}
+
+/// helm, who pulls a chart with the arguments given.
+fn pull(registry: &Registry, chart: &str, args: &[&str]) -> Result<(), String> {
+    let home = guard::folder("pull").unwrap();
+    let output = Command::new(tandem_tests::programs::helm().unwrap().program)
+        .args(["pull", &registry.url(chart)])
+        .args(args)
+        .env("HOME", &home)
+        .current_dir(&home)
+        .output()
+        .unwrap();
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+#[test]
+fn registries_let_in_whom_they_should() {
+    let login = |password| ["--username", registry::USER, "--password", password];
+    for access in [Access::Open, Access::Password, Access::Token] {
+        let mut registry = Registry::start(access).unwrap();
+        let digest = registry.push("charts", "web", "1.0.0", "one").unwrap();
+        assert_eq!(digest.len(), 71, "{digest}");
+        registry
+            .push("public/charts", "web", "1.0.0", "one")
+            .unwrap();
+        let with = |args: &[&'static str]| [&["--plain-http"], args].concat();
+        pull(&registry, "charts/web", &with(&login(registry::PASSWORD))).unwrap();
+        let open = access == Access::Open;
+        let stranger = pull(&registry, "charts/web", &with(&[]));
+        assert_eq!(stranger.is_ok(), open, "{access:?}: {stranger:?}");
+        let wrong = pull(&registry, "charts/web", &with(&login("wrong")));
+        assert_eq!(wrong.is_ok(), open, "{access:?}: {wrong:?}");
+        let public = pull(&registry, "public/charts/web", &with(&[]));
+        assert_eq!(public.is_ok(), access != Access::Password, "{public:?}");
+        let pulled = |path: &str| {
+            let answered = registry.answered();
+            let mut is = answered.iter().filter(|one| one.method == "GET");
+            is.any(|one| one.path.contains(path) && one.status == 200)
+        };
+        assert!(pulled("/v2/charts/web/blobs/"), "{:?}", registry.answered());
+        // What was pushed, and the address, stay over a restart.
+        let before = registry.host();
+        registry.stop().unwrap();
+        registry.resume().unwrap();
+        assert_eq!(registry.host(), before);
+        pull(&registry, "charts/web", &with(&login(registry::PASSWORD))).unwrap();
+    }
+    let secure = Registry::start_secure(Access::Token).unwrap();
+    secure.push("charts", "web", "1.0.0", "one").unwrap();
+    let authority = secure.authority().unwrap().display().to_string();
+    let args = [
+        &["--ca-file", authority.as_str()],
+        &login(registry::PASSWORD)[..],
+    ]
+    .concat();
+    pull(&secure, "charts/web", &args).unwrap();
+    pull(&secure, "charts/web", &login(registry::PASSWORD)).unwrap_err();
 }

@@ -78,6 +78,16 @@ pub(super) fn helm3() -> Result<PathBuf> {
     })
 }
 
+pub(super) fn registry() -> Result<PathBuf> {
+    build(&Target {
+        module: "registry",
+        program: "registry",
+        package: ".",
+        versions: &[],
+        notice: "an OCI registry: first build, about a minute on two cores",
+    })
+}
+
 /// `$TANDEM_CACHE`, else `tandem` in the user's cache folder.
 fn cache() -> Result<PathBuf> {
     if let Some(given) = env::var_os("TANDEM_CACHE") {

@@ -123,6 +123,14 @@ pub fn helm3() -> Result<Helm> {
     ask(&go::helm3()?)
 }
 
+/// An OCI registry, and the server of its tokens.
+///
+/// # Errors
+/// As [`control_plane`].
+pub fn registry() -> Result<PathBuf> {
+    go::registry()
+}
+
 /// A program of that name in one of `PATH`'s folders.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
