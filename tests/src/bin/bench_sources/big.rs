@@ -70,7 +70,7 @@ pub(crate) fn tags(upstreams: &Upstreams, name: &str, refs: u32) -> Result<Upstr
     for number in 0..refs {
         packed += &format!("{commit} refs/tags/release-{number:06}\n");
     }
-    std::fs::write(upstream.bare().join("packed-refs"), packed)?;
+    tandem_tests::guard::write(&upstream.bare().join("packed-refs"), packed)?;
     Ok(upstream)
 }
 
