@@ -1,4 +1,4 @@
-//! What lies behind URLs: one GET over HTTP, with everything about it bounded.
+//! What lies behind URLs: one exchange over HTTP, with everything about it bounded.
 //!
 //! A HelmRelease names the URL, so neither it nor what it leads to is a
 //! friend's word: schemes come from an allow-list, redirects are followed here
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use ureq::http::{HeaderMap, HeaderValue, Response, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::DefaultConnector;
-use ureq::{Agent, Body, RequestBuilder, typestate::WithoutBody};
+use ureq::{Agent, Body, RequestBuilder};
 use url::Url;
 
 use crate::address::Scheme;
@@ -37,9 +37,22 @@ const REDIRECTS: usize = 5;
 /// Bytes of a body that are taken at once.
 const PIECE: usize = 64 * 1024;
 
+/// How is asked.
+#[derive(Clone, Copy, Debug)]
+pub enum Method<'a> {
+    /// For the whole.
+    Get,
+    /// For what is said of it alone.
+    Head,
+    /// With a form, as a browser sends one. Redirects aren't followed: it is for one place.
+    Form(&'a SecretString),
+}
+
 /// What one exchange asks for, and what it may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
+    /// How.
+    pub method: Method<'a>,
     /// The URL, without user and password.
     pub url: &'a str,
     /// The proof of who asks.
@@ -70,6 +83,7 @@ impl<'a> Asked<'a> {
         limit: u64,
     ) -> Self {
         Self {
+            method: Method::Get,
             url,
             access,
             allowed,
@@ -189,6 +203,9 @@ impl Web {
             let answer = self.once(&at, &asked, known, held, left).map_err(place)?;
             let status = answer.status();
             if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+                if let Method::Form(_) = asked.method {
+                    return Err(WebError::Redirects(0));
+                }
                 let location = text(answer.headers(), header::LOCATION);
                 at = target::redirect(&at, location.as_deref(), asked.allowed)?;
                 continue;
@@ -217,23 +234,28 @@ impl Web {
             // The proxy looks up names; an address that stands there needs none.
             places::literal(url)?;
         }
-        let mut request = self
-            .agent()
-            .get(url.as_str())
-            .config()
-            .timeout_global(Some(left))
-            .proxy(proxy);
-        if url.scheme() == "https" {
-            request = request.tls_config(self.tls(asked.access.ca.as_deref())?);
-        }
-        let mut request = conditional(request.build(), held);
-        if let Some(accept) = asked.accept {
-            request = request.header(header::ACCEPT, accept);
-        }
-        if known && let Some(proof) = authorization(asked) {
-            request = request.header(header::AUTHORIZATION, proof);
-        }
-        request.call().map_err(WebError::from)
+        let tls = match url.scheme() {
+            "https" => Some(self.tls(asked.access.ca.as_deref())?),
+            _ => None,
+        };
+        let dress = Dress {
+            asked,
+            known,
+            held,
+            left,
+            proxy,
+            tls,
+        };
+        let (agent, url) = (self.agent(), url.as_str());
+        let answer = match asked.method {
+            Method::Get => dress.put_on(agent.get(url)).call(),
+            Method::Head => dress.put_on(agent.head(url)).call(),
+            Method::Form(form) => dress
+                .put_on(agent.post(url))
+                .content_type("application/x-www-form-urlencoded")
+                .send(form.expose_secret()),
+        };
+        answer.map_err(WebError::from)
     }
 
     fn tls(&self, ca: Option<&Path>) -> Result<TlsConfig, WebError> {
@@ -290,26 +312,59 @@ fn certificates(read: rustls_native_certs::CertificateResult) -> Vec<Certificate
     read.certs.iter().map(owned).collect()
 }
 
+/// The `Authorization` header of a user and password.
+#[must_use]
+pub fn basic(user: &str, password: &SecretString) -> String {
+    let pair = format!("{user}:{}", password.expose_secret());
+    let word = data_encoding::BASE64.encode(pair.as_bytes());
+    format!("Basic {word}")
+}
+
 /// What proves who asks.
 fn authorization(asked: &Asked<'_>) -> Option<String> {
     if let Some(own) = asked.authorization {
         return Some(own.expose_secret().to_owned());
     }
     match (&asked.access.basic, &asked.access.bearer) {
-        (Some((user, password)), _) => {
-            let pair = format!("{user}:{}", password.expose_secret());
-            let word = data_encoding::BASE64.encode(pair.as_bytes());
-            Some(format!("Basic {word}"))
-        }
+        (Some((user, password)), _) => Some(basic(user, password)),
         (None, Some(token)) => Some(format!("Bearer {}", token.expose_secret())),
         (None, None) => None,
     }
 }
 
-fn conditional(
-    mut request: RequestBuilder<WithoutBody>,
-    held: Option<&Version>,
-) -> RequestBuilder<WithoutBody> {
+/// What goes with a request, whatever its method.
+struct Dress<'a> {
+    asked: &'a Asked<'a>,
+    known: bool,
+    held: Option<&'a Version>,
+    left: Duration,
+    proxy: Option<ureq::Proxy>,
+    tls: Option<TlsConfig>,
+}
+
+impl Dress<'_> {
+    fn put_on<B>(self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        let mut request = request
+            .config()
+            .timeout_global(Some(self.left))
+            .proxy(self.proxy);
+        if let Some(tls) = self.tls {
+            request = request.tls_config(tls);
+        }
+        let mut request = conditional(request.build(), self.held);
+        if let Some(accept) = self.asked.accept {
+            request = request.header(header::ACCEPT, accept);
+        }
+        if self.known
+            && let Some(proof) = authorization(self.asked)
+        {
+            request = request.header(header::AUTHORIZATION, proof);
+        }
+        request
+    }
+}
+
+fn conditional<B>(mut request: RequestBuilder<B>, held: Option<&Version>) -> RequestBuilder<B> {
     let Some(held) = held else { return request };
     for (name, text) in [
         (header::IF_NONE_MATCH, &held.etag),

@@ -336,3 +336,51 @@ fn a_proxy_looks_names_up_and_is_no_way_around() {
     assert_eq!(error.reason(), Reason::InvalidUrl);
     assert_eq!(refusing.asked().len(), asked);
 }
+
+#[test]
+fn of_a_head_nothing_but_what_is_said_of_it_comes() {
+    let server = Server::start(|_| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\nx-digest: d\r\n\r\n";
+        Reply::Whole(head.as_bytes().to_vec())
+    });
+    let (url, access) = (server.url("/m"), Access::default());
+    let asked = Asked {
+        method: Method::Head,
+        ..Asked::plain(&url, &access, ALLOWED.get_or_init(allowed), LONG, 0)
+    };
+    let Answer::New(head) = head(&Web::default(), asked).unwrap() else {
+        panic!("nothing is held")
+    };
+    assert_eq!((head.header("x-digest"), head.length), (Some("d"), 0));
+    assert!(server.asked()[0].starts_with("HEAD /m "));
+}
+
+#[test]
+fn a_form_goes_to_one_place_and_no_further() {
+    let elsewhere = Server::of("{}");
+    let to = elsewhere.url("/t");
+    let server = Server::start(move |request| match request.contains(" /moved ") {
+        true => moved(&to),
+        false => ok("", b"{}"),
+    });
+    let access = Access::default();
+    let form = SecretString::from("a=secret".to_owned());
+    let send = |path: &str| {
+        let url = server.url(path);
+        let asked = Asked {
+            method: Method::Form(&form),
+            ..Asked::plain(&url, &access, ALLOWED.get_or_init(allowed), LONG, 100)
+        };
+        head(&Web::default(), asked)
+    };
+    send("/t").unwrap();
+    let asked = server.asked();
+    assert!(asked[0].starts_with("POST /t "), "{asked:?}");
+    assert!(
+        asked[0].contains("content-type: application/x-www-form-urlencoded"),
+        "{asked:?}"
+    );
+    assert!(asked[0].contains("content-length: 8"), "{asked:?}");
+    assert_eq!(send("/moved").unwrap_err().reason(), Reason::Remote);
+    assert!(elsewhere.asked().is_empty());
+}
