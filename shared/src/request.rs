@@ -84,8 +84,10 @@ pub struct Want {
 pub struct WantSpec {
     /// A chart or a single file.
     pub kind: WantKind,
-    /// Git: a tag, a branch (a tag wins where both have the name, as with git itself), a full ref (`refs/…`) or a commit id (4 to 40 hex
-    /// digits). Absent: the branch that the remote's HEAD names.
+    /// Git: a tag, a branch (a tag wins where both have the name, as with git
+    /// itself), a full ref (`refs/…`), a commit id (4 to 40 hex digits), or
+    /// `semver:` and a range: the newest tag within it. Absent: the branch
+    /// that the remote's HEAD names.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// Helm and OCI: a version or a range.
@@ -118,7 +120,7 @@ pub enum WantKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Prefer {
-    /// The commit that a short commit id stood for.
+    /// The commit that a short commit id or a range of tags stood for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// The version that a range stood for.

@@ -357,4 +357,6 @@ fn shown(error: &MirrorError, broken: bool, remote: Remote<'_>) -> String {
 }
 
 #[cfg(test)]
+mod range_tests;
+#[cfg(test)]
 mod tests;

@@ -9,7 +9,8 @@ use tandem_shared::manifest::{Reason, RefRecord};
 use tandem_shared::request::{Request, Want};
 
 use super::{Context, Known, State};
-use crate::mirror::refs::{self, Asked, Found, HEAD, Listing};
+use crate::mirror::refs::{self, Asked, Found, HEAD, Listing, Question};
+use crate::mirror::tags::{self, Standing};
 use crate::mirror::{Item, Mirror, MirrorError};
 
 /// What an asked ref is recorded as if it is a commit id.
@@ -206,7 +207,7 @@ fn exchange(
     let news = names
         .iter()
         .any(|(name, asked)| !matches!(asked, Asked::Commit(_)) && !state.known.contains_key(name));
-    let list: BTreeSet<String> = names.values().flat_map(Asked::listed).collect();
+    let list = Question::about(names.values());
     let ask = *exchanged || news;
     *exchanged = false;
     let mut listing = Listing::default();
@@ -292,12 +293,22 @@ fn settle(
     };
     let held = mirror.all_held()?;
     for (name, asked) in names {
-        let known = match refs::resolve(asked, listing) {
+        let before = match asked {
+            Asked::Range(_) => standing(state, request, name),
+            _ => None,
+        };
+        let known = match refs::resolve(asked, listing, before.as_ref()) {
             Found::Nothing => Known::Missing {
-                miss: nothing(name, asked),
+                miss: nothing(name, asked, listing),
                 again: None,
                 misses: 0,
             },
+            Found::Gone { full_name, id } => {
+                if mirror.held(name)?.is_none_or(|held| held.to_string() != id) {
+                    settling.need(mirror, &held, name, &id)?;
+                }
+                Known::Found { full_name }
+            }
             Found::Ref { full_name, id } => {
                 settling.need(mirror, &held, name, &id)?;
                 Known::Found { full_name }
@@ -390,11 +401,28 @@ fn short_id(
     })
 }
 
-fn nothing(name: &str, asked: &Asked) -> Miss {
+/// What a range stood for until now, here or before a lost volume.
+fn standing(state: &State, request: &Request, name: &str) -> Option<Standing> {
+    if let Some(record) = state.serving.manifest().refs.get(name) {
+        return Some(Standing {
+            tag: Some(record.full_name.clone()),
+            commit: record.commit.clone(),
+        });
+    }
+    let wants = request.wants.iter().filter(|want| asked_name(want) == name);
+    let commit = wants
+        .filter_map(|want| want.prefer.commit.clone())
+        .find(|commit| commit.len() == 40)?;
+    Some(Standing { tag: None, commit })
+}
+
+fn nothing(name: &str, asked: &Asked, listing: &Listing) -> Miss {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(120).collect();
     let message = match asked {
+        Asked::Range(range) => tags::nothing(range, listing),
+        Asked::Impossible(Some(why)) => format!("{shown:?} names no versions: {why}"),
         Asked::Head => "the remote's HEAD names no branch that exists; name a ref".to_owned(),
-        Asked::Impossible => format!(
+        Asked::Impossible(None) => format!(
             "{shown:?} can't be the name of a ref; write a branch, a tag, refs/… or a commit id"
         ),
         _ => format!(

@@ -6,9 +6,8 @@
 //! A remote that only speaks the old protocol is told apart, and asked by
 //! `ls-remote`.
 
-use std::collections::BTreeSet;
-
-use super::refs::{HEAD, Listing, ListingError};
+use super::refs::{HEAD, Listing, ListingError, Question};
+use super::tags::TAGS;
 
 /// What a remote answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +27,8 @@ enum Packet<'a> {
     Other,
 }
 
-/// The question for all refs that begin with one of `names`.
-pub(super) fn request(names: &BTreeSet<String>) -> Vec<u8> {
+/// The question for all refs that begin with one of these names.
+pub(super) fn request(question: &Question) -> Vec<u8> {
     let mut out = Vec::new();
     let mut line = |text: &str| {
         // Names are at most 1,024 bytes long, so four digits are always enough.
@@ -40,8 +39,11 @@ pub(super) fn request(names: &BTreeSet<String>) -> Vec<u8> {
     let at = line("object-format=sha1");
     line("peel");
     line("symrefs");
-    for name in names {
+    for name in &question.names {
         line(&format!("ref-prefix {name}"));
+    }
+    if question.tags {
+        line(&format!("ref-prefix {TAGS}"));
     }
     out.splice(at..at, *b"0001");
     out.extend_from_slice(b"0000");
@@ -51,12 +53,12 @@ pub(super) fn request(names: &BTreeSet<String>) -> Vec<u8> {
 /// What ends the conversation where nobody else does.
 pub(super) const FAREWELL: &[u8] = b"0000";
 
-/// Reads what the remote sent: what it can do, then its refs. Keeps those in
-/// `wanted` alone, since it was asked for beginnings of names.
+/// Reads what the remote sent: what it can do, then its refs. Keeps what was
+/// meant alone, since it was asked for beginnings of names.
 ///
 /// # Errors
 /// If a line is none of a listing.
-pub(super) fn parse(sent: &[u8], wanted: &BTreeSet<String>) -> Result<Answer, ListingError> {
+pub(super) fn parse(sent: &[u8], wanted: &Question) -> Result<Answer, ListingError> {
     // The helper for HTTP first says whether it could connect.
     let mut rest = sent.strip_prefix(b"\n").unwrap_or(sent);
     if rest.starts_with(b"fallback") {
@@ -89,7 +91,7 @@ pub(super) fn parse(sent: &[u8], wanted: &BTreeSet<String>) -> Result<Answer, Li
     }
 }
 
-fn note(line: &[u8], wanted: &BTreeSet<String>, listing: &mut Listing) -> Result<(), ListingError> {
+fn note(line: &[u8], wanted: &Question, listing: &mut Listing) -> Result<(), ListingError> {
     let text = String::from_utf8_lossy(line);
     let mut words = text.trim_end_matches('\n').split(' ');
     let (Some(id), Some(name)) = (words.next(), words.next()) else {
@@ -98,13 +100,15 @@ fn note(line: &[u8], wanted: &BTreeSet<String>, listing: &mut Listing) -> Result
     if id.len() != 40 || !id.bytes().all(|c| c.is_ascii_hexdigit()) {
         return Err(malformed(line));
     }
-    if !wanted.contains(name) {
+    if !wanted.is_about(name) {
         return Ok(());
     }
     if name == HEAD {
         listing.head = words
             .find_map(|word| word.strip_prefix("symref-target:"))
             .map(str::to_owned);
+    } else if let Some(peeled) = words.find_map(|word| word.strip_prefix("peeled:")) {
+        listing.peeled.insert(name.to_owned(), peeled.to_owned());
     }
     listing.ids.insert(name.to_owned(), id.to_owned());
     Ok(())
@@ -152,8 +156,11 @@ mod tests {
     const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
-    fn names(names: &[&str]) -> BTreeSet<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
+    fn names(names: &[&str]) -> Question {
+        Question {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            tags: false,
+        }
     }
 
     fn packets(lines: &[&str]) -> Vec<u8> {
@@ -176,7 +183,10 @@ mod tests {
             "ref-prefix refs/heads/main",
             "0000",
         ]);
-        assert_eq!(request(&names(&["HEAD", "refs/heads/main"])), expected);
+        let mut question = names(&["HEAD", "refs/heads/main"]);
+        assert_eq!(request(&question), expected);
+        question.tags = true;
+        assert!(request(&question).ends_with(b"001aref-prefix refs/tags/\n0000"));
     }
 
     #[test]
@@ -204,6 +214,7 @@ mod tests {
             ["HEAD", "refs/heads/main", "refs/tags/v1"]
         );
         assert_eq!(listing.ids["refs/tags/v1"], B);
+        assert_eq!(listing.commit("refs/tags/v1"), Some(A));
         // Cut anywhere, it is never taken for a whole answer.
         for end in 0..sent.len() - 8 {
             assert_eq!(

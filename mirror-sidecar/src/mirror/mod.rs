@@ -12,6 +12,7 @@ mod housekeeping;
 mod lsrefs;
 pub mod refs;
 mod short;
+pub mod tags;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub use error::MirrorError;
 pub use fetch::Item;
 pub use housekeeping::sweep;
 use lsrefs::Answer;
-use refs::{Listing, ListingError, held_as};
+use refs::{Listing, ListingError, Question, held_as};
 
 use crate::address::Address;
 use crate::credentials::Access;
@@ -199,14 +200,14 @@ impl<'a> Mirror<'a> {
         Ok(held)
     }
 
-    /// Asks the remote what these full names stand for, in one exchange.
+    /// Asks the remote what refs stand for, in one exchange.
     /// `old` remembers a remote that can only be asked for everything.
     ///
     /// # Errors
     /// If the remote can't be asked.
-    pub fn list(&self, names: &BTreeSet<String>, old: &mut bool) -> Result<Listing, MirrorError> {
+    pub fn list(&self, question: &Question, old: &mut bool) -> Result<Listing, MirrorError> {
         if !*old {
-            match self.list_exactly(names)? {
+            match self.list_exactly(question)? {
                 Some(listing) => return Ok(listing),
                 None => *old = true,
             }
@@ -218,28 +219,31 @@ impl<'a> Mirror<'a> {
             "--",
             self.remote.address.url.as_str(),
         ];
-        arguments.extend(names.iter().map(String::as_str));
+        arguments.extend(question.names.iter().map(String::as_str));
+        if question.tags {
+            arguments.push("refs/tags/*");
+        }
         let outcome = self.run(GitCommand::List, &arguments, b"")?;
         if outcome.truncated {
             return Err(MirrorError::Listing("it is larger than 32 MiB".to_owned()));
         }
         let text = String::from_utf8_lossy(&outcome.stdout);
-        refs::parse(&text, names).map_err(|error| self.unreadable(error))
+        refs::parse(&text, question).map_err(|error| self.unreadable(error))
     }
 
     /// The listing, or nothing if the remote doesn't speak protocol v2.
-    fn list_exactly(&self, names: &BTreeSet<String>) -> Result<Option<Listing>, MirrorError> {
+    fn list_exactly(&self, question: &Question) -> Result<Option<Listing>, MirrorError> {
         let call = Call {
             repository: None,
             ..self.call(GitCommand::List)
         };
         let Some(outcome) =
             self.git
-                .ask_upload_pack(&call, &lsrefs::request(names), lsrefs::FAREWELL)?
+                .ask_upload_pack(&call, &lsrefs::request(question), lsrefs::FAREWELL)?
         else {
             return Ok(None);
         };
-        match lsrefs::parse(&outcome.stdout, names) {
+        match lsrefs::parse(&outcome.stdout, question) {
             Ok(Answer::Refs(listing)) => Ok(Some(listing)),
             Ok(Answer::Old) => Ok(None),
             Ok(Answer::Incomplete) if outcome.success() => {

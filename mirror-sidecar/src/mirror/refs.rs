@@ -3,11 +3,13 @@
 //! Forty hex digits are always a commit. `refs/…` is that ref. Any other name
 //! is looked for below `refs/`, then as a tag, then as a branch: the order of
 //! git itself (gitrevisions(7)), and so of helm-operator. Four to 39 hex
-//! digits are a commit if no ref has that name.
+//! digits are a commit if no ref has that name. `semver:…` is a range of tags.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tandem_shared::names::sha256_hex;
+
+use super::tags::{self, Standing};
 
 /// What `HEAD` is asked and recorded as.
 pub const HEAD: &str = "HEAD";
@@ -29,19 +31,27 @@ pub enum Asked {
         /// The beginning of a commit id.
         short: Option<String>,
     },
-    /// No ref could be called so.
-    Impossible,
+    /// The newest tag within this range of versions.
+    Range(String),
+    /// No ref could be called so; if it begins as a range does, why it is none.
+    Impossible(Option<String>),
 }
 
 impl Asked {
     /// Reads a ref as people write it.
     #[must_use]
     pub fn read(name: &str) -> Self {
+        if let Some(range) = name.strip_prefix(tags::SCHEME) {
+            return match tags::read(range) {
+                Ok(range) => Self::Range(range),
+                Err(why) => Self::Impossible(Some(why)),
+            };
+        }
         let hex = name.bytes().all(|c| c.is_ascii_hexdigit());
         match name {
             HEAD => Self::Head,
             _ if hex && name.len() == 40 => Self::Commit(name.to_ascii_lowercase()),
-            _ if !is_ref_name(name) => Self::Impossible,
+            _ if !is_ref_name(name) => Self::Impossible(None),
             _ if name.starts_with("refs/") => Self::Names {
                 candidates: vec![name.to_owned()],
                 short: None,
@@ -54,15 +64,44 @@ impl Asked {
             },
         }
     }
+}
 
-    /// The full names that a listing has to be asked for.
-    #[must_use]
-    pub fn listed(&self) -> Vec<String> {
-        match self {
-            Self::Head => vec![HEAD.to_owned()],
-            Self::Names { candidates, .. } => candidates.clone(),
-            Self::Commit(_) | Self::Impossible => Vec::new(),
+/// What a listing is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// Refs by their full names.
+    pub names: BTreeSet<String>,
+    /// Also every tag that is a version.
+    pub tags: bool,
+}
+
+impl Question {
+    /// All that is needed to look these up.
+    pub fn about<'a>(asked: impl IntoIterator<Item = &'a Asked>) -> Self {
+        let mut question = Self::default();
+        for one in asked {
+            match one {
+                Asked::Head => {
+                    question.names.insert(HEAD.to_owned());
+                }
+                Asked::Names { candidates, .. } => question.names.extend(candidates.clone()),
+                Asked::Range(_) => question.tags = true,
+                Asked::Commit(_) | Asked::Impossible(_) => {}
+            }
         }
+        question
+    }
+
+    /// Whether there is nothing to ask.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && !self.tags
+    }
+
+    /// Whether it is about this ref. A remote may tell of more than it was asked for.
+    #[must_use]
+    pub fn is_about(&self, name: &str) -> bool {
+        self.names.contains(name) || (self.tags && tags::version_of(name).is_some())
     }
 }
 
@@ -95,8 +134,19 @@ pub fn held_as(asked: &str) -> String {
 pub struct Listing {
     /// Object ids. Of an annotated tag it is the tag's own.
     pub ids: BTreeMap<String, String>,
+    /// What annotated tags lead to in the end.
+    pub peeled: BTreeMap<String, String>,
     /// The branch that HEAD names.
     pub head: Option<String>,
+}
+
+impl Listing {
+    /// The commit that a ref leads to, as far as the remote told.
+    #[must_use]
+    pub fn commit(&self, name: &str) -> Option<&str> {
+        let id = self.peeled.get(name).or_else(|| self.ids.get(name))?;
+        Some(id)
+    }
 }
 
 /// A listing that can't be read.
@@ -108,12 +158,12 @@ pub enum ListingError {
     Malformed(String),
 }
 
-/// Reads what `git ls-remote --symref` printed, keeping the names in `wanted`
-/// alone: its patterns match the ends of names.
+/// Reads what `git ls-remote --symref` printed, keeping what `question` is
+/// about alone: its patterns match the ends of names.
 ///
 /// # Errors
 /// If a line is none of a listing.
-pub fn parse(text: &str, wanted: &BTreeSet<String>) -> Result<Listing, ListingError> {
+pub fn parse(text: &str, question: &Question) -> Result<Listing, ListingError> {
     let mut listing = Listing::default();
     for line in text.lines() {
         let malformed = || ListingError::Malformed(line.chars().take(120).collect());
@@ -132,8 +182,14 @@ pub fn parse(text: &str, wanted: &BTreeSet<String>) -> Result<Listing, ListingEr
             64 => return Err(ListingError::Sha256),
             _ => return Err(malformed()),
         }
-        if wanted.contains(name) {
-            listing.ids.insert(name.to_owned(), id.to_owned());
+        match name.strip_suffix("^{}") {
+            Some(tag) if question.is_about(tag) => {
+                listing.peeled.insert(tag.to_owned(), id.to_owned());
+            }
+            None if question.is_about(name) => {
+                listing.ids.insert(name.to_owned(), id.to_owned());
+            }
+            _ => {}
         }
     }
     Ok(listing)
@@ -153,16 +209,25 @@ pub enum Found {
     Commit(String),
     /// A commit whose id begins so.
     Short(String),
+    /// What a range stood for: a tag that isn't there any more, while nothing
+    /// newer is.
+    Gone {
+        /// The tag's full name.
+        full_name: String,
+        /// The commit that it led to.
+        id: String,
+    },
     /// Nothing.
     Nothing,
 }
 
-/// Looks an asked name up in a listing.
+/// Looks an asked name up in a listing. Only of a range it counts what it stood for `before`.
 #[must_use]
-pub fn resolve(asked: &Asked, listing: &Listing) -> Found {
+pub fn resolve(asked: &Asked, listing: &Listing, before: Option<&Standing>) -> Found {
     match asked {
         Asked::Commit(id) => Found::Commit(id.clone()),
-        Asked::Impossible => Found::Nothing,
+        Asked::Impossible(_) => Found::Nothing,
+        Asked::Range(range) => tags::choose(range, listing, before),
         Asked::Head => listing
             .ids
             .get(HEAD)
@@ -201,10 +266,8 @@ mod tests {
             .iter()
             .map(|(name, id)| format!("{id}\t{name}\n"))
             .collect();
-        resolve(
-            &asked,
-            &parse(&text, &asked.listed().into_iter().collect()).unwrap(),
-        )
+        let listing = parse(&text, &Question::about([&asked])).unwrap();
+        resolve(&asked, &listing, None)
     }
 
     fn is(full_name: &str, id: &str) -> Found {
@@ -254,14 +317,18 @@ mod tests {
 
     #[test]
     fn head_knows_its_branch() {
-        let wanted = [HEAD.to_owned()].into();
+        let wanted = Question::about([&Asked::Head]);
         let listing = parse(
             &format!("ref: refs/heads/trunk\tHEAD\n{A}\tHEAD\n"),
             &wanted,
         )
         .unwrap();
-        assert_eq!(resolve(&Asked::Head, &listing), is("refs/heads/trunk", A));
-        assert_eq!(resolve(&Asked::Head, &Listing::default()), Found::Nothing);
+        assert_eq!(
+            resolve(&Asked::Head, &listing, None),
+            is("refs/heads/trunk", A)
+        );
+        let nothing = resolve(&Asked::Head, &Listing::default(), None);
+        assert_eq!(nothing, Found::Nothing);
     }
 
     #[test]
@@ -283,18 +350,36 @@ mod tests {
             "a@{1}",
             "refs/heads/*",
         ] {
-            assert_eq!(Asked::read(bad), Asked::Impossible, "{bad:?}");
+            assert_eq!(Asked::read(bad), Asked::Impossible(None), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_range_asks_for_tags_and_for_nothing_else() {
+        let asked = Asked::read("semver:^1");
+        let question = Question::about([&asked]);
+        assert!(question.names.is_empty() && question.tags && !question.is_empty());
+        assert!(!Question::about([&Asked::read("main")]).tags);
+        let text = format!(
+            "{A}\trefs/tags/v1.0.0\n{B}\trefs/tags/v1.0.0^{{}}\n{A}\trefs/tags/latest\n{A}\trefs/heads/v1.2.0\n{A}\trefs/x/refs/tags/v1.3.0\n"
+        );
+        let listing = parse(&text, &question).unwrap();
+        assert_eq!(listing.ids.keys().collect::<Vec<_>>(), ["refs/tags/v1.0.0"]);
+        assert_eq!(listing.commit("refs/tags/v1.0.0"), Some(B));
+        assert_eq!(resolve(&asked, &listing, None), is("refs/tags/v1.0.0", A));
+        let bad = Asked::read("semver:latest");
+        assert!(matches!(&bad, Asked::Impossible(Some(why)) if why.contains("latest")));
+        assert!(Question::about([&bad]).is_empty());
     }
 
     #[test]
     fn other_listings_are_refused() {
         assert_eq!(
-            parse(&format!("{A}{}\tHEAD", &A[..24]), &BTreeSet::new()),
+            parse(&format!("{A}{}\tHEAD", &A[..24]), &Question::default()),
             Err(ListingError::Sha256)
         );
         assert!(matches!(
-            parse("<html>", &BTreeSet::new()),
+            parse("<html>", &Question::default()),
             Err(ListingError::Malformed(_))
         ));
     }

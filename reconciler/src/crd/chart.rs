@@ -11,7 +11,8 @@ pub struct ChartSpec {
     /// URL of a git repository: `https://`, `ssh://`, or `user@host:path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<String>,
-    /// Branch, tag, full ref name or commit id. The reconciler's default when left out.
+    /// Branch, tag, full ref name, commit id, or `semver:` and a range of versions: the
+    /// newest tag within it. The reconciler's default when left out.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub git_ref: Option<String>,
     /// Directory of the chart, from the root of the git repository.

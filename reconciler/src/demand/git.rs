@@ -79,15 +79,17 @@ pub(super) fn wish(
     (wish, files)
 }
 
-/// The commit that a short commit id stood for when it was released last.
+/// The commit that a short commit id or a range of tags stood for when it was released last.
+/// A branch or tag stands for what it stands for now.
 fn preferred_commit(release: &HelmRelease, reference: Option<&str>) -> Option<String> {
     let reference = reference?;
     let hex = |text: &str| text.bytes().all(|c| c.is_ascii_hexdigit());
     let last = release.status.as_ref()?.last_attempted_revision.as_ref()?;
-    let short = (4..40).contains(&reference.len()) && hex(reference);
-    let continues =
-        last.len() == 40 && hex(last) && last.starts_with(&reference.to_ascii_lowercase());
-    (short && continues).then(|| last.clone())
+    let short = (4..40).contains(&reference.len())
+        && hex(reference)
+        && last.starts_with(&reference.to_ascii_lowercase());
+    let range = reference.starts_with("semver:");
+    (last.len() == 40 && hex(last) && (short || range)).then(|| last.clone())
 }
 
 /// A path from the root of the repository, without `.`, empty parts and what `..` undoes.

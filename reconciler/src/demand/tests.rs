@@ -250,7 +250,7 @@ fn a_secret_that_is_named_wins_and_is_part_of_the_identity() {
 }
 
 #[test]
-fn a_short_commit_id_keeps_what_it_stood_for() {
+fn a_short_commit_id_or_a_range_keeps_what_it_stood_for() {
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let mut one = release(
         "a",
@@ -265,12 +265,11 @@ fn a_short_commit_id_keeps_what_it_stood_for() {
             .as_deref(),
         Some(commit)
     );
-    one.spec.chart.git_ref = Some("main".into());
-    assert!(
-        wish(&one, &defaults()).unwrap().chart.wants[0]
-            .prefer
-            .is_empty()
-    );
+    for (reference, keeps) in [("semver:^1.2", true), ("main", false), ("fedcba9", false)] {
+        one.spec.chart.git_ref = Some(reference.into());
+        let prefer = &wish(&one, &defaults()).unwrap().chart.wants[0].prefer;
+        assert_eq!(prefer.commit.is_some(), keeps, "{reference}");
+    }
 }
 
 #[test]
