@@ -4,6 +4,8 @@
 //! or through a file in memory that is gone with this process. Nothing of it
 //! is in an argument, a URL or a file on a disk.
 
+mod client;
+
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -17,6 +19,7 @@ use thiserror::Error;
 
 use crate::address::{Address, Scheme};
 use crate::config::Config;
+pub use client::{ClientCertificate, ClientError};
 
 /// What one exchange may use.
 #[derive(Debug, Default)]
@@ -31,6 +34,8 @@ pub struct Access {
     pub known_hosts: Option<PathBuf>,
     /// Certificates that are trusted besides the system's.
     pub ca: Option<PathBuf>,
+    /// The certificate that is shown to a server that asks for one.
+    pub client: Option<ClientCertificate>,
 }
 
 /// Why there is no access.
@@ -52,6 +57,9 @@ pub enum AccessError {
     /// A value isn't text.
     #[error("the value of the credential's key `{0}` isn't UTF-8 text")]
     NotText(String),
+    /// A client certificate that is none.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// ssh without anything to check the host's key against.
     #[error(
         "no host keys are known for ssh: put `known_hosts` into the credential or start with --ssh-known-hosts-file; hosts are never trusted unseen"
@@ -71,7 +79,7 @@ impl AccessError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Missing(_) => Reason::CredentialMissing,
-            Self::Unfit { .. } | Self::NotText(_) => Reason::AuthenticationFailed,
+            Self::Unfit { .. } | Self::NotText(_) | Self::Client(_) => Reason::AuthenticationFailed,
             Self::NoKnownHosts => Reason::HostNotTrusted,
             Self::Volume(_) => Reason::Volume,
             Self::Key(_) => Reason::Internal,
@@ -177,6 +185,14 @@ fn named(config: &Config, id: &str, address: &Address) -> Result<Access, AccessE
         None => path("caFile")?,
         found => found,
     };
+    if let Some(names) = client::keys(&values)? {
+        let file = |key| credentials::file(root, id, key).map_err(AccessError::Volume);
+        access.client = Some(ClientCertificate {
+            certificate: file(names.0)?,
+            key: file(names.1)?,
+            identity: client::identity(&values, names)?,
+        });
+    }
     access.bearer = text(&values, "bearerToken")?.map(SecretString::from);
     let username = text(&values, "username")?;
     if let Some(password) = text(&values, "password")? {
@@ -199,9 +215,14 @@ fn named(config: &Config, id: &str, address: &Address) -> Result<Access, AccessE
     };
     match address.scheme {
         Scheme::Http | Scheme::Https
-            if access.basic.is_none() && access.bearer.is_none() && access.ca.is_none() =>
+            if access.basic.is_none()
+                && access.bearer.is_none()
+                && access.client.is_none()
+                && access.ca.is_none() =>
         {
-            Err(unfit("username and password, bearerToken, or ca.crt"))
+            Err(unfit(
+                "username and password, bearerToken, tls.crt and tls.key, or ca.crt",
+            ))
         }
         Scheme::Ssh if access.identity.is_none() => Err(unfit("identity, and known_hosts")),
         _ => Ok(access),

@@ -258,6 +258,14 @@ impl Git {
                 if let Some(ca) = &access.ca {
                     command.env("GIT_SSL_CAINFO", ca);
                 }
+                if let Some(client) = &access.client {
+                    let mut setting = |key: &str, path: &Path| {
+                        let key = format!("http.{}/.{key}", address.origin);
+                        settings.push((key, path.display().to_string()));
+                    };
+                    setting("sslCert", &client.certificate);
+                    setting("sslKey", &client.key);
+                }
                 if let Some((username, password)) = &access.basic {
                     command
                         .env("GIT_ASKPASS", &self.askpass)
@@ -268,7 +276,9 @@ impl Git {
                 if let Some(token) = &access.bearer {
                     let header = format!("Authorization: Bearer {}", token.expose_secret());
                     settings.push((format!("http.{}/.extraHeader", address.origin), header));
-                    // The header would follow a redirect to any other host.
+                }
+                if access.bearer.is_some() || access.client.is_some() {
+                    // They would follow a redirect to any other host.
                     settings.push(("http.followRedirects".to_owned(), "false".to_owned()));
                 }
                 None

@@ -121,6 +121,12 @@ const PHRASES: &[(Reason, Meaning, &[&str])] = &[
             "invalid format",
             "error in libcrypto",
             "too many authentication failures",
+            // What a server says of a client's certificate, or of there being none.
+            "alert certificate required",
+            "certificate is required",
+            "alert bad certificate",
+            "alert unknown ca",
+            "tls fatal alert has been received",
         ],
     ),
     (
@@ -154,6 +160,7 @@ const PHRASES: &[(Reason, Meaning, &[&str])] = &[
             "no route to host",
             "network is unreachable",
             "empty reply from server",
+            "is not connected",
             "ssl_error_syscall",
             "tls connect error",
             "remote end hung up",
@@ -254,6 +261,9 @@ fn advice(reason: &Reason, stderr: &str) -> &'static str {
             "Check that the host is up and that this container may reach it (network policies, proxies)"
         }
         Reason::Timeout => "Check the network, or allow a longer timeout",
+        Reason::AuthenticationFailed if stderr.contains(" alert ") => {
+            "If the server wants a client certificate, put one that it takes into the Secret that the source names, as tls.crt and tls.key"
+        }
         Reason::AuthenticationFailed => {
             "Check the Secret that the source names: user name and password, token, or ssh key"
         }
@@ -328,6 +338,14 @@ mod tests {
             ),
             (
                 "fatal: Authentication failed for 'http://127.0.0.1:9/r.git/'",
+                Reason::AuthenticationFailed,
+            ),
+            (
+                "fatal: unable to access 'https://h/r.git/': GnuTLS recv error (-12): A TLS fatal alert has been received.",
+                Reason::AuthenticationFailed,
+            ),
+            (
+                "fatal: unable to access 'https://h/r.git/': OpenSSL SSL_read: OpenSSL/3.0.15: error:0A00045C:SSL routines::tlsv13 alert certificate required, errno 0",
                 Reason::AuthenticationFailed,
             ),
             (

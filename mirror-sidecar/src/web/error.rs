@@ -38,6 +38,11 @@ pub enum WebError {
         "the server isn't trusted ({0}); mount its authority's certificate and set SSL_CERT_FILE"
     )]
     NotTrusted(String),
+    /// The server doesn't take who this process is, or wants to be told.
+    #[error(
+        "the server refuses this client ({0}); put a client certificate that it takes into the credential, as tls.crt and tls.key"
+    )]
+    NotLetIn(&'static str),
     /// There is nobody to trust.
     #[error(
         "no certificate authorities are known, so no server can be trusted; mount a CA bundle and set SSL_CERT_FILE"
@@ -97,6 +102,7 @@ impl WebError {
             Self::Unreachable(_) | Self::Proxy => Reason::Unreachable,
             Self::Timeout(_) => Reason::Timeout,
             Self::NotTrusted(_) | Self::NoRoots => Reason::HostNotTrusted,
+            Self::NotLetIn(_) => Reason::AuthenticationFailed,
             Self::Unauthorized(_) | Self::Status(401 | 403 | 407) => Reason::AuthenticationFailed,
             Self::Status(404 | 410) => Reason::PathNotFound,
             Self::TooLarge(_) => Reason::TooLarge,
@@ -140,11 +146,11 @@ impl From<ureq::Error> for WebError {
             Error::Io(error) => {
                 let inner = error.get_ref();
                 match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-                    Some(tls) => Self::NotTrusted(tls.to_string()),
+                    Some(tls) => tls.clone().into(),
                     None => Self::Unreachable(error.to_string()),
                 }
             }
-            Error::Rustls(error) => Self::NotTrusted(error.to_string()),
+            Error::Rustls(error) => error.into(),
             Error::Tls(why) => Self::NotTrusted(why.to_owned()),
             Error::TlsRequired | Error::Pem(_) => Self::NotTrusted("TLS failed".to_owned()),
             Error::ConnectionFailed => Self::Unreachable("no connection".to_owned()),
@@ -158,6 +164,33 @@ impl From<ureq::Error> for WebError {
             Error::LargeResponseHeader(..) => Self::Protocol("too many headers".to_owned()),
             // Their texts may repeat the URL, and its query with it.
             _ => Self::Protocol("the request can't be made".to_owned()),
+        }
+    }
+}
+
+impl From<rustls::Error> for WebError {
+    fn from(error: rustls::Error) -> Self {
+        use rustls::AlertDescription as Alert;
+        // What a server says of the client's certificate, or of there being none.
+        let why = match &error {
+            rustls::Error::AlertReceived(alert) => match alert {
+                Alert::CertificateRequired => Some("it wants a certificate"),
+                Alert::NoCertificate => Some("it got no certificate"),
+                Alert::BadCertificate => Some("the certificate is bad"),
+                Alert::UnsupportedCertificate => Some("the certificate is of another kind"),
+                Alert::CertificateRevoked => Some("the certificate is revoked"),
+                Alert::CertificateExpired => Some("the certificate has expired"),
+                Alert::CertificateUnknown => Some("the certificate isn't taken"),
+                Alert::UnknownCA => Some("the certificate's authority is unknown to it"),
+                Alert::AccessDenied => Some("the certificate has no access"),
+                Alert::DecryptError => Some("the certificate can't be verified"),
+                _ => None,
+            },
+            _ => None,
+        };
+        match why {
+            Some(why) => Self::NotLetIn(why),
+            None => Self::NotTrusted(error.to_string()),
         }
     }
 }

@@ -235,7 +235,7 @@ impl Web {
             places::literal(url)?;
         }
         let tls = match url.scheme() {
-            "https" => Some(self.tls(asked.access.ca.as_deref())?),
+            "https" => Some(self.tls(asked.access, known)?),
             _ => None,
         };
         let dress = Dress {
@@ -258,7 +258,8 @@ impl Web {
         answer.map_err(WebError::from)
     }
 
-    fn tls(&self, ca: Option<&Path>) -> Result<TlsConfig, WebError> {
+    /// Whom is trusted, and who this process is to an origin that is `known`.
+    fn tls(&self, access: &Access, known: bool) -> Result<TlsConfig, WebError> {
         let roots = match self.roots.get() {
             Some(roots) => Arc::clone(roots),
             None => {
@@ -271,7 +272,7 @@ impl Web {
                 }
             }
         };
-        let roots = match ca {
+        let roots = match &access.ca {
             None => roots,
             Some(path) => {
                 let own = rustls_native_certs::load_certs_from_paths(Some(path), None);
@@ -283,7 +284,9 @@ impl Web {
         if roots.is_empty() {
             return Err(WebError::NoRoots);
         }
+        let client = access.client.as_ref().filter(|_| known);
         Ok(TlsConfig::builder()
+            .client_cert(client.map(|client| client.identity.clone()))
             .root_certs(RootCerts::Specific(roots))
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .build())

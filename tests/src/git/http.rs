@@ -15,9 +15,10 @@ use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
@@ -26,7 +27,7 @@ use tokio_rustls::server::TlsStream;
 use super::Upstreams;
 use super::files::Files;
 use crate::guard;
-use crate::pki::Authority;
+use crate::pki::{Authority, Identity};
 use crate::wait::{LONG, Look, until};
 
 /// How often a stalled request looks whether it is still to wait.
@@ -37,9 +38,11 @@ const STALLED: Duration = Duration::from_millis(10);
 pub struct Knobs {
     /// Basic authentication: user and password that are let in.
     pub login: Option<(String, String)>,
+    /// A bearer token that is let in.
+    pub token: Option<String>,
     /// Answer this status to everything.
     pub status: Option<u16>,
-    /// Redirect everything to the same path below this address.
+    /// Redirect everybody who is let in to the same path below this address.
     pub redirect: Option<String>,
     /// Take requests, and answer none of them as long as this is set.
     pub stall: bool,
@@ -75,6 +78,8 @@ pub enum Scheme {
     Http,
     /// With a certificate of the server's own authority.
     Https,
+    /// The same, and nobody is let in without a certificate of that authority.
+    Mutual,
 }
 
 struct Shared {
@@ -89,7 +94,8 @@ pub struct HttpServer {
     shared: Arc<Shared>,
     scheme: Scheme,
     address: SocketAddr,
-    authority: PathBuf,
+    authority: Arc<Authority>,
+    authority_file: PathBuf,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -102,12 +108,26 @@ impl HttpServer {
 
     /// Starts it on a port that it had before, or that was kept for it.
     pub fn start_at(upstreams: &Upstreams, scheme: Scheme, port: u16) -> Result<Self> {
-        let authority = Authority::new("tandem test git server")?;
+        let authority = Arc::new(Authority::new("tandem test git server")?);
+        Self::start_under(upstreams, scheme, port, authority)
+    }
+
+    /// Starts another one of the same kind, which trusts and is trusted as this one.
+    pub fn beside(&self, upstreams: &Upstreams) -> Result<Self> {
+        Self::start_under(upstreams, self.scheme, 0, Arc::clone(&self.authority))
+    }
+
+    fn start_under(
+        upstreams: &Upstreams,
+        scheme: Scheme,
+        port: u16,
+        authority: Arc<Authority>,
+    ) -> Result<Self> {
         let authority_file = guard::folder("https")?.join("ca.crt");
         guard::write(&authority_file, authority.pem())?;
         let acceptor = match scheme {
             Scheme::Http => None,
-            Scheme::Https => Some(acceptor(&authority)?),
+            Scheme::Https | Scheme::Mutual => Some(acceptor(&authority, scheme)?),
         };
         let shared = Arc::new(Shared {
             root: upstreams.root().to_owned(),
@@ -141,7 +161,8 @@ impl HttpServer {
             shared,
             scheme,
             address,
-            authority: authority_file,
+            authority,
+            authority_file,
             stop: Some(stop),
             thread: Some(thread),
         })
@@ -164,10 +185,9 @@ impl HttpServer {
 
     /// The server's address without a path.
     pub fn base(&self) -> String {
-        let scheme = if self.scheme == Scheme::Https {
-            "https"
-        } else {
-            "http"
+        let scheme = match self.scheme {
+            Scheme::Http => "http",
+            Scheme::Https | Scheme::Mutual => "https",
         };
         format!("{scheme}://127.0.0.1:{}", self.address.port())
     }
@@ -179,7 +199,12 @@ impl HttpServer {
 
     /// The authority's certificate, to trust an https server by.
     pub fn authority(&self) -> &Path {
-        &self.authority
+        &self.authority_file
+    }
+
+    /// A client's certificate of the server's own authority, and its key.
+    pub fn client(&self) -> Result<Identity> {
+        self.authority.client("ada", "tests")
     }
 
     /// Changes how requests from now on are answered.
@@ -285,19 +310,20 @@ async fn decide(
     {
         return status.into_response();
     }
+    let login = knobs.login.as_ref();
+    let basic = login.map(|(user, password)| STANDARD.encode(format!("{user}:{password}")));
+    for (kind, wanted) in [("Basic", &basic), ("Bearer", &knobs.token)] {
+        if let Some(wanted) = wanted
+            && !lets_in(&parts.headers, &format!("{kind} {wanted}"))
+        {
+            let challenge = [(header::WWW_AUTHENTICATE, format!("{kind} realm=\"tests\""))];
+            return (StatusCode::UNAUTHORIZED, challenge).into_response();
+        }
+    }
     if let Some(base) = &knobs.redirect {
         return (
             StatusCode::FOUND,
             [(header::LOCATION, format!("{base}{}", parts.uri))],
-        )
-            .into_response();
-    }
-    if let Some((user, password)) = &knobs.login
-        && !lets_in(&parts.headers, user, password)
-    {
-        return (
-            StatusCode::UNAUTHORIZED,
-            [(header::WWW_AUTHENTICATE, "Basic realm=\"tests\"")],
         )
             .into_response();
     }
@@ -311,8 +337,7 @@ async fn decide(
     }
 }
 
-fn lets_in(headers: &HeaderMap, user: &str, password: &str) -> bool {
-    let wanted = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
+fn lets_in(headers: &HeaderMap, wanted: &str) -> bool {
     headers
         .get(header::AUTHORIZATION)
         .is_some_and(|given| given.as_bytes() == wanted.as_bytes())
@@ -326,16 +351,24 @@ fn drip(body: Bytes, pause: Duration) -> Body {
     }))
 }
 
-fn acceptor(authority: &Authority) -> Result<TlsAcceptor> {
+fn acceptor(authority: &Authority, scheme: Scheme) -> Result<TlsAcceptor> {
     let identity = authority.server(&["127.0.0.1", "localhost"])?;
     let certificate =
         CertificateDer::from_pem_slice(identity.certificate.as_bytes()).context("certificate")?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).context("key")?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let builder = if scheme == Scheme::Mutual {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes())?)?;
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        builder.with_client_cert_verifier(verifier)
+    } else {
+        builder.with_no_client_auth()
+    };
+    let config = builder.with_single_cert(vec![certificate], key)?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

@@ -9,6 +9,7 @@
 mod bad_input;
 mod breaking;
 mod common;
+mod credentials;
 mod following;
 mod serving;
 mod urls;

@@ -1,0 +1,219 @@
+//! Who may see which proof of who asks.
+
+use tandem_shared::credentials::{Store, Values};
+use tandem_shared::manifest::{Manifest, Reason};
+use tandem_shared::request::{Request, Want};
+use tandem_shared::source::{CredentialRef, Source};
+use tandem_tests::git::{HttpServer, Knobs, Scheme};
+use tandem_tests::pair::Extra;
+use tandem_tests::pki::{Authority, Identity};
+use tandem_tests::requests::{chart, file, git, manifest, request, web};
+use tandem_tests::volume::Volume;
+
+use crate::common::{start, upstream};
+
+/// A request for `want` with a credential that holds `values`.
+fn with(volume: &Volume, source: Source, want: Want, values: &[(&str, &str)]) -> Request {
+    let secret = CredentialRef {
+        namespace: "demo".into(),
+        name: "proof".into(),
+    };
+    let mut asked = request(&source, [want]);
+    asked.credential_id = Some(put(volume, &secret, values));
+    asked.source.credential = Some(secret);
+    asked
+}
+
+fn put(volume: &Volume, secret: &CredentialRef, values: &[(&str, &str)]) -> String {
+    let values: Values = values
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+        .collect();
+    let store = Store::open(&volume.credentials()).unwrap();
+    store.put(secret, &values).unwrap()
+}
+
+/// A chart from git, and a values file behind a URL: of a server that has both.
+fn both(server: &HttpServer) -> [(Source, Want); 2] {
+    server.put_file("values.yaml", "a: 1\n");
+    [
+        (
+            git(&server.url("charts")),
+            chart("app", "main", "charts/app"),
+        ),
+        (
+            web(&server.file_url("values.yaml")),
+            file("app", "", "values.yaml"),
+        ),
+    ]
+}
+
+/// Waits until the sidecar has dealt with `asked`, and says so.
+async fn answered(volume: &Volume, asked: &Request, holds: impl Fn(&Manifest) -> bool) -> Manifest {
+    volume.ask(asked).unwrap();
+    manifest(volume, &asked.source, &asked.refresh, |manifest| {
+        let seen = manifest.observed_request.as_ref();
+        seen.is_some_and(|seen| seen.credential_id == asked.credential_id)
+            && manifest.handled_refresh == asked.refresh
+            && holds(manifest)
+    })
+    .await
+    .unwrap()
+}
+
+/// Waits until it is served, and nothing is wrong.
+async fn served(volume: &Volume, asked: &Request) {
+    answered(volume, asked, |manifest| {
+        let result = manifest.results.get("app");
+        manifest.failure.is_none() && result.is_some_and(|result| result.good.is_some())
+    })
+    .await;
+}
+
+/// Waits until it isn't, because of who asks; gives the message. (A server that hangs up
+/// leaves git guessing for a while.)
+async fn refused(volume: &Volume, asked: &Request) -> String {
+    let is_refused = |manifest: &Manifest| {
+        let failure = manifest.failure.as_ref();
+        failure.is_some_and(|failure| failure.reason == Reason::AuthenticationFailed)
+    };
+    let manifest = answered(volume, asked, is_refused).await;
+    manifest.failure.unwrap().message
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_to_its_own_origin_alone() {
+    let (upstreams, _upstream, _) = upstream();
+    let server = HttpServer::start(&upstreams, Scheme::Mutual).unwrap();
+    let other = server.beside(&upstreams).unwrap();
+    other.put_file("values.yaml", "a: other\n");
+    let (volume, role) = start(&Extra::default()).await;
+    let authority = std::fs::read_to_string(server.authority()).unwrap();
+    let (client, stranger) = (server.client().unwrap(), other_client());
+    for (certificate, key, ca) in [
+        ("tls.crt", "tls.key", "ca.crt"),
+        ("certFile", "keyFile", "caFile"),
+    ] {
+        for (source, want) in both(&server) {
+            let asked = |values: &[(&str, &str)], refresh: &str| {
+                let mut asked = with(&volume, source.clone(), want.clone(), values);
+                asked.refresh = format!("{refresh} {certificate}");
+                asked
+            };
+            let trusting = (ca, authority.as_str());
+            let own = (certificate, client.certificate.as_str());
+            let proof = [trusting, own, (key, client.key.as_str())];
+            let wrong = [
+                trusting,
+                (certificate, stranger.certificate.as_str()),
+                (key, stranger.key.as_str()),
+            ];
+            // Who has none isn't let in, and is told what is asked for.
+            let told = refused(&volume, &asked(&[trusting], "none")).await;
+            assert!(told.contains("tls.crt"), "{told}");
+            refused(&volume, &asked(&wrong, "wrong")).await;
+            let told = refused(&volume, &asked(&[trusting, own], "half")).await;
+            assert!(told.contains(key), "{told}");
+            assert!(server.requests().is_empty());
+            served(&volume, &asked(&proof, "own")).await;
+
+            // Another origin would let it in, and isn't shown it.
+            server.set(|knobs| knobs.redirect = Some(other.base()));
+            let redirected = asked(&proof, "redirected");
+            answered(&volume, &redirected, |manifest| manifest.failure.is_some()).await;
+            assert!(other.requests().is_empty());
+            server.set(|knobs| knobs.redirect = None);
+            server.clear();
+        }
+    }
+    for secret in [&client.key, &stranger.key] {
+        let line = secret.lines().nth(1).unwrap();
+        assert!(volume.find(line).unwrap().is_empty());
+        assert!(!role.log().contains(line));
+    }
+}
+
+#[tokio::test]
+async fn a_password_and_a_token_reach_their_own_origin_alone() {
+    let (upstreams, _upstream, _) = upstream();
+    let (volume, role) = start(&Extra::default()).await;
+    const PROOFS: [&str; 2] = ["s3cret-password", "s3cret-token"];
+    for scheme in [Scheme::Http, Scheme::Https] {
+        let server = HttpServer::start(&upstreams, scheme).unwrap();
+        let other = server.beside(&upstreams).unwrap();
+        let authority = std::fs::read_to_string(server.authority()).unwrap();
+        let elsewhere = other.base().replace("127.0.0.1", "localhost");
+        for (source, want) in both(&server) {
+            other.put_file("values.yaml", "a: other\n");
+            for (values, login, token) in [
+                (vec![], None, None),
+                (
+                    vec![("username", "ada"), ("password", PROOFS[0])],
+                    Some(("ada".to_owned(), PROOFS[0].to_owned())),
+                    None,
+                ),
+                (
+                    vec![("bearerToken", PROOFS[1])],
+                    None,
+                    Some(PROOFS[1].to_owned()),
+                ),
+            ] {
+                let mut values = values;
+                if scheme == Scheme::Https {
+                    values.push(("ca.crt", authority.as_str()));
+                }
+                let mut asked = with(&volume, source.clone(), want.clone(), &values);
+                if values.is_empty() {
+                    continue;
+                }
+                let demand = |server: &HttpServer| {
+                    server.set(|knobs| {
+                        knobs.login.clone_from(&login);
+                        knobs.token.clone_from(&token);
+                    });
+                };
+                demand(&server);
+                let about = format!("{:?} {}", source.kind, values[0].0);
+                asked.refresh = format!("served {about}");
+                served(&volume, &asked).await;
+                let proven = |server: &HttpServer| {
+                    let requests = server.requests();
+                    let shown = |one: &tandem_tests::git::Request| one.authorization.is_some();
+                    requests.iter().any(shown)
+                };
+                assert_eq!(proven(&server), login.is_some() || token.is_some());
+
+                // Another origin, which may ask for it or not, by either name.
+                for (base, asks) in [
+                    (other.base(), false),
+                    (other.base(), true),
+                    (elsewhere.clone(), false),
+                    (elsewhere.clone(), true),
+                ] {
+                    if asks {
+                        demand(&other);
+                    } else {
+                        other.set(|knobs| *knobs = Knobs::default());
+                    }
+                    asked.refresh = format!("{base} {asks} {about}");
+                    server.set(|knobs| knobs.redirect = Some(base));
+                    answered(&volume, &asked, |_| true).await;
+                    assert!(!proven(&other), "{}: {:?}", asked.refresh, other.requests());
+                }
+                server.set(|knobs| knobs.redirect = None);
+                server.clear();
+                other.clear();
+            }
+        }
+    }
+    for proof in PROOFS {
+        assert!(volume.find(proof).unwrap().is_empty());
+        assert!(!role.log().contains(proof));
+    }
+}
+
+/// A client of another authority.
+fn other_client() -> Identity {
+    let authority = Authority::new("another authority").unwrap();
+    authority.client("ada", "tests").unwrap()
+}
