@@ -87,6 +87,19 @@ pub struct SshTarget {
     pub path: String,
 }
 
+impl Address {
+    /// The host that it names, without port and brackets; empty for a folder.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let authority = self.origin.split_once("://").map_or("", |(_, rest)| rest);
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((inner, _)) => inner,
+            None => host.split(':').next().unwrap_or_default(),
+        }
+    }
+}
+
 /// Why an address isn't accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AddressError {
@@ -412,6 +425,20 @@ mod tests {
             assert_eq!(found, (destination, port, path), "{url}");
         }
         assert!(read("ssh://%2DoProxyCommand=x@h/r").is_err());
+    }
+
+    #[test]
+    fn the_host_stands_alone() {
+        for (url, host) in [
+            ("https://me:pw@H.test:8443/r", "H.test"),
+            ("https://[::1]:8443/r", "::1"),
+            ("http://h/@other/r", "h"),
+            ("ssh://git@h:2222/r", "h"),
+            ("git@h:r", "h"),
+            ("file:///r", ""),
+        ] {
+            assert_eq!(read(url).unwrap().host(), host, "{url}");
+        }
     }
 
     #[test]

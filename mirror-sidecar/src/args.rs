@@ -37,7 +37,8 @@ pub struct Args {
     #[arg(long, env = "MIRROR_GIT", default_value = "git", value_name = "PATH")]
     pub git: PathBuf,
 
-    /// A private key for ssh sources whose request names no credential.
+    /// A private key for ssh sources whose request names no credential. It is
+    /// read anew at every use, and so are the host keys.
     #[arg(long, env = "MIRROR_SSH_KEY_FILE", value_name = "PATH")]
     pub ssh_key_file: Option<PathBuf>,
 
@@ -45,6 +46,12 @@ pub struct Args {
     /// their credential. Unknown hosts are refused.
     #[arg(long, env = "MIRROR_SSH_KNOWN_HOSTS_FILE", value_name = "PATH")]
     pub ssh_known_hosts_file: Option<PathBuf>,
+
+    /// A netrc file with user names and passwords by host, for http sources whose
+    /// request names no credential and whose URL holds none. It is read anew at
+    /// every use. `default` entries are refused.
+    #[arg(long, env = "MIRROR_NETRC_FILE", value_name = "PATH")]
+    pub netrc_file: Option<PathBuf>,
 
     /// The kinds of addresses that are accepted. `file` reads repositories of
     /// this machine (never the volume's own); leave it out where people that

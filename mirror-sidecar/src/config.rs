@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::address::Scheme;
 use crate::args::Args;
+use crate::credentials::{Netrc, NetrcError};
 
 /// How the sidecar runs.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct Config {
     pub ssh_key: Option<PathBuf>,
     /// The host keys that the operator trusts.
     pub known_hosts: Option<PathBuf>,
+    /// The operator's user names and passwords by host.
+    pub netrc: Option<PathBuf>,
     /// Address schemes that are accepted.
     pub schemes: BTreeSet<Scheme>,
     /// How long what nothing asks for stays.
@@ -60,6 +63,14 @@ pub enum ConfigError {
     /// This program's own file can't be found.
     #[error("can't tell where this program's file is, which git needs to ask for passwords: {0}")]
     Program(std::io::Error),
+    /// A netrc file that isn't one.
+    #[error("--netrc-file {}: {why}", path.display())]
+    Netrc {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: NetrcError,
+    },
     /// A file that was named isn't there.
     #[error("{option}: can't read {}: {source}", path.display())]
     File {
@@ -109,6 +120,13 @@ impl TryFrom<Args> for Config {
                 }),
             }
         };
+        let netrc = readable("--netrc-file", args.netrc_file)?;
+        if let Some(path) = &netrc {
+            Netrc::read(path).map_err(|why| ConfigError::Netrc {
+                path: path.clone(),
+                why,
+            })?;
+        }
         let root = absolute("--volume", args.volume)?;
         let is_path = args.git.components().count() > 1;
         Ok(Self {
@@ -127,6 +145,7 @@ impl TryFrom<Args> for Config {
             askpass: std::env::current_exe().map_err(ConfigError::Program)?,
             ssh_key: readable("--ssh-key-file", args.ssh_key_file)?,
             known_hosts: readable("--ssh-known-hosts-file", args.ssh_known_hosts_file)?,
+            netrc,
             schemes,
             grace: args.grace.unsigned_abs(),
             rescan: args.rescan_interval.unsigned_abs(),

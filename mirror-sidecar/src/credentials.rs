@@ -5,6 +5,7 @@
 //! is in an argument, a URL or a file on a disk.
 
 mod client;
+mod netrc;
 
 use std::fs::File;
 use std::io::Write;
@@ -20,6 +21,7 @@ use thiserror::Error;
 use crate::address::{Address, Scheme};
 use crate::config::Config;
 pub use client::{ClientCertificate, ClientError};
+pub use netrc::{Netrc, NetrcError};
 
 /// What one exchange may use.
 #[derive(Debug, Default)]
@@ -60,6 +62,14 @@ pub enum AccessError {
     /// A client certificate that is none.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The operator's netrc file isn't of use.
+    #[error("{} that --netrc-file names: {why}; http sources without a credential of their own are not asked until it is mended", path.display())]
+    Netrc {
+        /// Where it lies.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: NetrcError,
+    },
     /// ssh without anything to check the host's key against.
     #[error(
         "no host keys are known for ssh: put `known_hosts` into the credential or start with --ssh-known-hosts-file; hosts are never trusted unseen"
@@ -78,7 +88,7 @@ impl AccessError {
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Missing(_) => Reason::CredentialMissing,
+            Self::Missing(_) | Self::Netrc { .. } => Reason::CredentialMissing,
             Self::Unfit { .. } | Self::NotText(_) | Self::Client(_) => Reason::AuthenticationFailed,
             Self::NoKnownHosts => Reason::HostNotTrusted,
             Self::Volume(_) => Reason::Volume,
@@ -143,6 +153,18 @@ pub fn access(
     };
     if access.basic.is_none() && access.bearer.is_none() && address.scheme.is_http() {
         access.basic.clone_from(&address.userinfo);
+    }
+    let names_none = request.source.credential.is_none() && request.credential_id.is_none();
+    if access.basic.is_none()
+        && names_none
+        && address.scheme.is_http()
+        && let Some(path) = &config.netrc
+    {
+        let netrc = Netrc::read(path).map_err(|why| AccessError::Netrc {
+            path: path.clone(),
+            why,
+        })?;
+        access.basic = netrc.login(address.host());
     }
     if address.scheme == Scheme::Ssh {
         if access.identity.is_none()

@@ -1,13 +1,18 @@
 //! Who may see which proof of who asks.
 
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
 use tandem_shared::credentials::{Store, Values};
 use tandem_shared::manifest::{Manifest, Reason};
 use tandem_shared::request::{Request, Want};
 use tandem_shared::source::{CredentialRef, Source};
-use tandem_tests::git::{HttpServer, Knobs, Scheme};
+use tandem_tests::charts;
+use tandem_tests::git::{HttpServer, Knobs, Scheme, SshServer};
+use tandem_tests::guard;
 use tandem_tests::pair::Extra;
 use tandem_tests::pki::{Authority, Identity};
-use tandem_tests::requests::{chart, file, git, manifest, request, web};
+use tandem_tests::requests::{chart, file, git, good, manifest, request, web};
 use tandem_tests::volume::Volume;
 
 use crate::common::{start, upstream};
@@ -209,6 +214,145 @@ async fn a_password_and_a_token_reach_their_own_origin_alone() {
     for proof in PROOFS {
         assert!(volume.find(proof).unwrap().is_empty());
         assert!(!role.log().contains(proof));
+    }
+}
+
+/// A Secret as a kubelet mounts it: its files lead through a link that is replaced at once.
+struct Mounted {
+    folder: PathBuf,
+    versions: u32,
+}
+
+impl Mounted {
+    fn new(names: &[&str]) -> Self {
+        let mounted = Self {
+            folder: guard::folder("mounted").unwrap(),
+            versions: 0,
+        };
+        for name in names {
+            symlink(format!("..data/{name}"), mounted.path(name)).unwrap();
+        }
+        mounted
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn hold(&mut self, files: &[(&str, &str)]) {
+        self.versions += 1;
+        let version = format!("..{}", self.versions);
+        for (name, content) in files {
+            guard::write(&self.path(&version).join(name), content).unwrap();
+        }
+        symlink(&version, self.path("..new")).unwrap();
+        std::fs::rename(self.path("..new"), self.path("..data")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_operators_netrc_is_for_its_hosts_alone_and_read_anew() {
+    let (upstreams, _upstream, _) = upstream();
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let line = |password: &str| format!("machine 127.0.0.1\nlogin ada\npassword {password}\n");
+    let mut mounted = Mounted::new(&[".netrc"]);
+    mounted.hold(&[(".netrc", &line("s3cret-one"))]);
+    let flag = format!("--netrc-file={}", mounted.path(".netrc").display());
+    let (volume, role) = start(&Extra::args([flag])).await;
+    let demand = |password: &str| {
+        server.clear();
+        server.set(|knobs| knobs.login = Some(("ada".to_owned(), password.to_owned())));
+    };
+    let shown = || -> Vec<String> {
+        let requests = server.requests().into_iter();
+        requests.filter_map(|one| one.authorization).collect()
+    };
+    for (source, want) in both(&server) {
+        let mut asked = request(&source, [want.clone()]);
+        for password in ["s3cret-one", "s3cret-two"] {
+            demand(password);
+            mounted.hold(&[(".netrc", &line(password))]);
+            asked.refresh = password.to_owned();
+            served(&volume, &asked).await;
+        }
+        // What is no netrc file, or not there, is no reason to ask as nobody.
+        for (content, word) in [
+            (&[(".netrc", "machine h\ns3cret-three")][..], "line 2"),
+            (&[(".netrc", "default login a password b")], "default"),
+            (&[], "can't be read"),
+        ] {
+            server.clear();
+            mounted.hold(content);
+            asked.refresh = format!("bad {word}");
+            let bad = answered(&volume, &asked, |manifest| manifest.failure.is_some()).await;
+            let failure = bad.failure.unwrap();
+            assert_eq!(failure.reason, Reason::CredentialMissing);
+            assert!(failure.message.contains(word), "{}", failure.message);
+            assert!(server.requests().is_empty());
+        }
+        mounted.hold(&[(".netrc", &line("s3cret-two"))]);
+        asked.refresh = "mended".to_owned();
+        served(&volume, &asked).await;
+
+        // Another host, and who has a credential of its own.
+        server.clear();
+        let mut elsewhere = source.clone();
+        elsewhere.url = source.url.replace("127.0.0.1", "localhost");
+        refused(&volume, &request(&elsewhere, [want.clone()])).await;
+        assert_eq!(shown(), Vec::<String>::new());
+        let own = with(&volume, source.clone(), want, &[("bearerToken", "s3cret")]);
+        refused(&volume, &own).await;
+        let shown = shown();
+        assert!(!shown.is_empty());
+        assert!(shown.iter().all(|one| one == "Bearer s3cret"), "{shown:?}");
+    }
+    for password in ["s3cret-one", "s3cret-two", "s3cret-three"] {
+        assert!(volume.find(password).unwrap().is_empty());
+        assert!(!role.log().contains(password));
+    }
+}
+
+fn files<'a>(identity: &'a str, known: &'a str) -> [(&'static str, &'a str); 2] {
+    [("identity", identity), ("known_hosts", known)]
+}
+
+#[tokio::test]
+async fn the_operators_ssh_key_and_host_keys_are_read_anew() {
+    let (upstreams, upstream, _) = upstream();
+    let server = SshServer::start(&upstreams).unwrap();
+    let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+    let (known, identity) = (read(server.known_hosts()), read(server.identity()));
+    let strange = read(server.wrong_known_hosts().unwrap());
+    let other = read(server.identity().with_file_name("other"));
+    let mut mounted = Mounted::new(&["identity", "known_hosts"]);
+
+    mounted.hold(&files(&other, &known));
+    let path = |name: &str| mounted.path(name).display().to_string();
+    let flags = [
+        format!("--ssh-key-file={}", path("identity")),
+        format!("--ssh-known-hosts-file={}", path("known_hosts")),
+    ];
+    let (volume, _role) = start(&Extra::args(flags)).await;
+    let source = git(&server.url("charts"));
+    let mut asked = request(&source, [chart("app", "main", "charts/app")]);
+    for (round, marker) in ["first", "second"].into_iter().enumerate() {
+        for (name, content, reason) in [
+            ("key", files(&other, &known), Reason::AuthenticationFailed),
+            ("host", files(&identity, &strange), Reason::HostNotTrusted),
+        ] {
+            mounted.hold(&content);
+            asked.refresh = format!("another {name}, {round}");
+            let failing = answered(&volume, &asked, |manifest| manifest.failure.is_some()).await;
+            assert_eq!(failing.failure.unwrap().reason, reason, "{name}");
+        }
+        upstream
+            .write_all(&charts::config_map("charts/app", marker))
+            .unwrap();
+        let commit = upstream.push("main", marker).unwrap();
+        mounted.hold(&files(&identity, &known));
+        asked.refresh = marker.to_owned();
+        volume.ask(&asked).unwrap();
+        good(&volume, &source, "app", &commit).await.unwrap();
     }
 }
 
