@@ -28,9 +28,9 @@ pub struct Decision {
     /// The keys of its wants; the chart's stands first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wants: Vec<String>,
-    /// The names of the sources, on this volume, of values files behind URLs.
+    /// The values files that don't come from the chart's commit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub values_sources: Vec<String>,
+    pub values_sources: Vec<ValuesSource>,
     /// The artifact that was planned with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Digest>,
@@ -60,6 +60,24 @@ pub struct Decision {
     pub next_attempt: Option<Timestamp>,
     /// When this was decided.
     pub at: Timestamp,
+}
+
+/// A values file that doesn't come from the chart's commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ValuesSource {
+    /// The file in words, as the HelmRelease names it, its URL without what may be secret.
+    pub file: String,
+    /// The name of its source on this volume.
+    pub source: String,
+    /// The key of its want there.
+    pub want: String,
+    /// The commit that its content was first seen at, of a git source that gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The artifact that was planned with; absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<Digest>,
 }
 
 /// A namespaced object.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tandem_shared::credentials::{self, CredentialError, Store};
-use tandem_shared::decision::{Decision, ObjectRef};
+use tandem_shared::decision::{Decision, ObjectRef, ValuesSource};
 use tandem_shared::layout::Volume;
 use tandem_shared::manifest::{Manifest, Reason, SourceState, WantResult};
 use tandem_shared::observe::{self, ObserveError};
@@ -260,7 +260,13 @@ fn schemas_fit_the_types() {
         },
         source: None,
         wants: vec![],
-        values_sources: vec!["h-values.yaml".into()],
+        values_sources: vec![ValuesSource {
+            file: "https://h/values.yaml".into(),
+            source: "h-values.yaml-0".into(),
+            want: "k".into(),
+            commit: None,
+            artifact: None,
+        }],
         artifact: Some(format!("t1:{}", "0".repeat(64)).parse().unwrap()),
         chart_revision: None,
         released: None,

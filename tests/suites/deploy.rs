@@ -316,6 +316,10 @@ async fn the_definition_is_the_one_that_users_know() {
             {"secretKeyRef": {"name": "a", "optional": false}},
             {"externalSourceRef": {"url": "https://example.org/values.yaml", "optional": true}},
             {"chartFileRef": {"path": "prod.yaml", "optional": true}},
+            {"gitFileRef": {
+                "git": "git@example.org:values.git", "ref": "main", "path": "prod.yaml",
+                "secretRef": {"name": "git", "namespace": "other"}, "optional": true,
+            }},
         ],
         "valueFileSecrets": [{"name": "old"}],
     });

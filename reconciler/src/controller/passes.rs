@@ -15,7 +15,7 @@ use crate::credentials::Known;
 use crate::demand::SourceWish;
 use crate::metrics::Trigger;
 use crate::reconcile::plan::Owner;
-use crate::reconcile::snapshot::{Snapshot, SourceView, UrlFile, Wants};
+use crate::reconcile::snapshot::{FileView, Snapshot, SourceView, Wants};
 use crate::reconcile::{self, Again, Finished, backoff};
 use crate::releases::{Entry, Key};
 use crate::view::{Trouble, WantView};
@@ -226,41 +226,40 @@ impl Controller {
         if let Some(missing) = self.missing_credential(chart) {
             return SourceView::Credential(missing);
         }
-        let files = wish.files.iter().map(|(path, want)| {
-            let view = self.view(&entry.key, chart, want);
-            (path.clone(), (want.clone(), view))
-        });
-        let urls = wish.urls.iter().map(|(url, wish)| {
-            let view = match self.missing_credential(wish) {
-                None => match self.view(&entry.key, wish, wish.key()) {
-                    // One can do without an optional file that the check finds to be missing,
-                    // not without one that was missing before.
-                    WantView::Problem(_) if self.is_outdated(&entry.key, &wish.name) => {
-                        WantView::Pending("it is being checked again".to_owned())
-                    }
-                    view => view,
-                },
-                Some(Known::Problem { problem, .. }) => WantView::Problem(Trouble {
-                    reason: "CredentialMissing",
-                    message: problem.to_string(),
-                    source: false,
-                }),
-                Some(_) => WantView::Pending("its credential is being read".to_owned()),
-            };
-            let file = UrlFile {
-                source: wish.name.clone(),
-                key: wish.key().to_owned(),
+        let files = wish.files.iter().filter_map(|(file, place)| {
+            let view = self.file(&entry.key, wish.source(&place.source)?, &place.key);
+            let found = FileView {
+                place: place.clone(),
                 view,
             };
-            (url.clone(), file)
+            Some((file.clone(), found))
         });
         SourceView::Wants(Wants {
             name: chart.name.clone(),
             key: chart.key().to_owned(),
             chart: self.view(&entry.key, chart, chart.key()),
             files: files.collect(),
-            urls: urls.collect(),
         })
+    }
+
+    /// What the volume says about a values file.
+    fn file(&self, key: &Key, wish: &SourceWish, want: &str) -> WantView {
+        match self.missing_credential(wish) {
+            None => match self.view(key, wish, want) {
+                // One can do without an optional file that the check finds to be missing, not
+                // without one that was missing before.
+                WantView::Problem(_) if self.is_outdated(key, &wish.name) => {
+                    WantView::Pending("it is being checked again".to_owned())
+                }
+                view => view,
+            },
+            Some(Known::Problem { problem, .. }) => WantView::Problem(Trouble {
+                reason: "CredentialMissing",
+                message: problem.to_string(),
+                source: false,
+            }),
+            Some(_) => WantView::Pending("its credential is being read".to_owned()),
+        }
     }
 
     /// What is known of the credential of a source, if that keeps it from being asked.

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 
-use super::{
-    HelmRelease, HelmReleaseSpec, KeySelector, ObjectReference, Rollback, Test, ValuesFromSource,
-};
+use super::{FileRef, HelmRelease, HelmReleaseSpec, KeySelector, Rollback, Test, ValuesFromSource};
 
 /// Fewest revisions kept: a rollback needs a good revision, the failed one after it, and
 /// the one that the rollback makes.
@@ -97,6 +95,9 @@ pub enum InvalidSpec {
     /// A target namespace that isn't a namespace name.
     #[error("spec.targetNamespace {0:?} is not a valid name of a namespace")]
     TargetNamespace(String),
+    /// A values file of a git repository of which half is left empty.
+    #[error("valuesFrom has a gitFileRef with an empty git or path; set both")]
+    GitFile,
     /// A reference to an object that the API can't have. Such a name must not get into
     /// the path of a request, where it could mean another object.
     #[error(
@@ -176,7 +177,10 @@ impl HelmRelease {
                 url: url.to_owned(),
                 git_ref: non_empty(chart.git_ref.as_deref()).map(ToOwned::to_owned),
                 path: path.to_owned(),
-                secret: chart.secret_ref.as_ref().map(|secret| self.resolve(secret)),
+                secret: chart
+                    .secret_ref
+                    .as_ref()
+                    .map(|secret| secret.resolve(&self.own_namespace())),
                 skip_dependencies: chart.skip_dep_update.unwrap_or(false),
             }));
         }
@@ -229,6 +233,19 @@ impl HelmRelease {
             named.push((field, namespace, name));
         }
         for source in self.spec.values_sources() {
+            if let Some(FileRef::Git {
+                url, path, secret, ..
+            }) = source.file(&own)
+            {
+                if url.is_empty() || path.is_empty() {
+                    return Err(InvalidSpec::GitFile);
+                }
+                named.extend(
+                    secret.map(|(namespace, name)| {
+                        ("valuesFrom gitFileRef.secretRef", namespace, name)
+                    }),
+                );
+            }
             if let Some(key) = source.config_map_key_ref.or(source.secret_key_ref) {
                 named.push(("valuesFrom", key.namespace(&own).to_owned(), key.name));
             }
@@ -244,12 +261,6 @@ impl HelmRelease {
             }),
             None => Ok(()),
         }
-    }
-
-    fn resolve(&self, reference: &ObjectReference) -> (String, String) {
-        let namespace = non_empty(reference.namespace.as_deref())
-            .map_or_else(|| self.own_namespace(), ToOwned::to_owned);
-        (namespace, reference.name.clone())
     }
 }
 

@@ -49,6 +49,15 @@ pub struct ObjectReference {
     pub namespace: Option<String>,
 }
 
+impl ObjectReference {
+    /// Namespace and name of the object, for a HelmRelease in `namespace`.
+    #[must_use]
+    pub fn resolve(&self, namespace: &str) -> (String, String) {
+        let own = self.namespace.as_deref().filter(|own| !own.is_empty());
+        (own.unwrap_or(namespace).to_owned(), self.name.clone())
+    }
+}
+
 /// An object by name, in the namespace of the HelmRelease.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct LocalObjectReference {

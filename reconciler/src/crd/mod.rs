@@ -25,7 +25,10 @@ pub use status::{
     Condition, ConditionType, FormerRelease, HelmReleaseStatus, LastTest, Operation,
     OperationAction, Phase,
 };
-pub use values_from::{ChartFileSelector, ExternalSourceSelector, KeySelector, ValuesFromSource};
+pub use values_from::{
+    ChartFileSelector, ExternalSourceSelector, FileRef, GitFileSelector, KeySelector,
+    ValuesFromSource,
+};
 
 /// On a `HelmRelease`: `"true"` lets its deletion leave the release in the cluster.
 pub const ABANDON_ANNOTATION: &str = "helm.fluxcd.io/abandon";

@@ -259,6 +259,11 @@ fn a_reference_can_not_lead_elsewhere_in_the_api() {
         let entry = json!({key: reference, "optional": true});
         validate(json!({"chart": git(), "releaseName": "a", "valuesFrom": [entry]}))
     };
+    let by_file = |reference: &Value| {
+        let file = json!({"git": "https://h/r", "path": "p", "secretRef": reference});
+        let entry = json!({"gitFileRef": file});
+        validate(json!({"chart": git(), "releaseName": "a", "valuesFrom": [entry]}))
+    };
     let by_chart = |reference: &Value| {
         let mut chart = git();
         chart["secretRef"] = reference.clone();
@@ -272,6 +277,7 @@ fn a_reference_can_not_lead_elsewhere_in_the_api() {
         assert_eq!(by_values("configMapKeyRef", &good), Ok(()));
         assert_eq!(by_values("secretKeyRef", &good), Ok(()));
         assert_eq!(by_chart(&good), Ok(()));
+        assert_eq!(by_file(&good), Ok(()));
     }
     for bad in [
         json!({"name": ""}),
@@ -285,6 +291,7 @@ fn a_reference_can_not_lead_elsewhere_in_the_api() {
             by_values("configMapKeyRef", &bad),
             by_values("secretKeyRef", &bad),
             by_chart(&bad),
+            by_file(&bad),
             validate(json!({
                 "chart": git(),
                 "releaseName": "a",
@@ -297,6 +304,78 @@ fn a_reference_can_not_lead_elsewhere_in_the_api() {
                 "{bad}: {error:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_values_file_is_named_without_what_is_secret() {
+    let file = |source: Value| {
+        let source: ValuesFromSource = serde_json::from_value(source).unwrap();
+        source.file("demo")
+    };
+    let git = |more: Value| {
+        let mut file = json!({"git": "https://me:pass@h/r.git", "path": "a/b.yaml"});
+        file.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({"gitFileRef": file})
+    };
+    for (source, told, guarded) in [
+        (
+            json!({"chartFileRef": {"path": "a"}}),
+            r#"file "a" of the chart"#,
+            false,
+        ),
+        (
+            json!({"externalSourceRef": {"url": "https://h/v?token=t"}}),
+            "https://h/v",
+            true,
+        ),
+        (
+            json!({"externalSourceRef": {"url": "https://h/v"}}),
+            "https://h/v",
+            false,
+        ),
+        (
+            git(json!({})),
+            r#"file "a/b.yaml" of https://h/r.git"#,
+            true,
+        ),
+        (
+            git(json!({"git": "https://h/r.git", "ref": "v1"})),
+            r#"file "a/b.yaml" of https://h/r.git at "v1""#,
+            false,
+        ),
+        (
+            git(json!({"git": "git@h:r.git", "secretRef": {"name": "s"}})),
+            r#"file "a/b.yaml" of git@h:r.git"#,
+            true,
+        ),
+    ] {
+        let file = file(source).unwrap();
+        assert_eq!(
+            (file.to_string().as_str(), file.is_guarded()),
+            (told, guarded)
+        );
+    }
+    // The first one that is set counts, here as where values are read.
+    assert_eq!(
+        file(json!({"configMapKeyRef": {"name": "c"}, "gitFileRef": {"git": "g", "path": "p"}})),
+        None
+    );
+    let secret = git(json!({"secretRef": {"name": "s"}, "ref": ""}));
+    let Some(FileRef::Git {
+        secret, reference, ..
+    }) = file(secret)
+    else {
+        panic!("no file of git");
+    };
+    assert_eq!(secret, Some(("demo".to_owned(), "s".to_owned())));
+    assert_eq!(reference, None);
+    for (git_url, path) in [("", "p"), ("https://h/r", "")] {
+        let entry = json!({"gitFileRef": {"git": git_url, "path": path}});
+        let spec = json!({"chart": self::git(), "releaseName": "a", "valuesFrom": [entry]});
+        assert_eq!(release(spec).validate(), Err(InvalidSpec::GitFile));
     }
 }
 

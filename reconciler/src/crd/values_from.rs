@@ -2,6 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tandem_shared::source::redact_url;
+
+use super::ObjectReference;
 
 /// One source of values; exactly one of its fields is expected, the first set one counts.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -19,6 +22,9 @@ pub struct ValuesFromSource {
     /// A file of the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart_file_ref: Option<ChartFileSelector>,
+    /// A file of a git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git_file_ref: Option<GitFileSelector>,
 }
 
 /// One key of a ConfigMap or Secret.
@@ -58,7 +64,112 @@ pub struct ChartFileSelector {
     pub optional: Option<bool>,
 }
 
+/// A file of a git repository, not of the chart's alone.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GitFileSelector {
+    /// URL of a git repository, as in `chart.git`.
+    pub git: String,
+    /// Ref as in `chart.ref`. The reconciler's default when left out. Of the same
+    /// repository, `secretRef` and ref as the chart, the file comes from the chart's commit.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub git_ref: Option<String>,
+    /// Path of the file, from the root of the git repository.
+    pub path: String,
+    /// Secret for the git repository, as `chart.secretRef`, which doesn't count here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<ObjectReference>,
+    /// Go on without it if it is missing or isn't valid YAML. What was found before is used
+    /// while its repository doesn't answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+}
+
+/// A values file that doesn't lie in the cluster, as a HelmRelease names it.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum FileRef {
+    /// Of the chart, by its path from the chart's folder.
+    Chart(String),
+    /// Behind a URL.
+    Url(String),
+    /// Of a git repository.
+    Git {
+        /// URL as written.
+        url: String,
+        /// Ref as written; `None` means the reconciler's default.
+        reference: Option<String>,
+        /// Path as written.
+        path: String,
+        /// Namespace and name of the Secret with credentials.
+        secret: Option<(String, String)>,
+    },
+}
+
+impl FileRef {
+    /// Whether it takes a credential of its own to read it, so that what is in it isn't
+    /// meant for everybody.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        match self {
+            Self::Chart(_) => false,
+            // Its query may be a token.
+            Self::Url(url) => redact_url(url) != *url,
+            Self::Git { url, secret, .. } => secret.is_some() || redact_url(url) != *url,
+        }
+    }
+}
+
+/// In words, without what is secret in its URL.
+impl std::fmt::Display for FileRef {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Chart(path) => write!(formatter, "file {path:?} of the chart"),
+            Self::Url(url) => formatter.write_str(&redact_url(url)),
+            Self::Git {
+                url,
+                reference,
+                path,
+                ..
+            } => {
+                write!(formatter, "file {path:?} of {}", redact_url(url))?;
+                match reference {
+                    Some(reference) => write!(formatter, " at {reference:?}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
 impl ValuesFromSource {
+    /// The file that it names, for a HelmRelease in `namespace`, if it isn't one that lies
+    /// in the cluster.
+    #[must_use]
+    pub fn file(&self, namespace: &str) -> Option<FileRef> {
+        if self.config_map_key_ref.is_some() || self.secret_key_ref.is_some() {
+            return None;
+        }
+        if let Some(external) = &self.external_source_ref {
+            return Some(FileRef::Url(external.url.clone()));
+        }
+        if let Some(file) = &self.chart_file_ref {
+            return Some(FileRef::Chart(file.path.clone()));
+        }
+        let file = self.git_file_ref.as_ref()?;
+        Some(FileRef::Git {
+            url: file.git.clone(),
+            reference: file
+                .git_ref
+                .clone()
+                .filter(|reference| !reference.is_empty()),
+            path: file.path.clone(),
+            secret: file
+                .secret_ref
+                .as_ref()
+                .map(|secret| secret.resolve(namespace)),
+        })
+    }
+
     /// Whether the release goes on without this source.
     #[must_use]
     pub fn is_optional(&self) -> bool {
@@ -68,8 +179,10 @@ impl ValuesFromSource {
             key.optional
         } else if let Some(external) = &self.external_source_ref {
             external.optional
+        } else if let Some(file) = &self.chart_file_ref {
+            file.optional
         } else {
-            self.chart_file_ref.as_ref().and_then(|file| file.optional)
+            self.git_file_ref.as_ref().and_then(|file| file.optional)
         };
         optional.unwrap_or(false)
     }

@@ -16,21 +16,31 @@ use tandem_shared::request::Want;
 use tandem_shared::source::{Source, SourceName};
 use thiserror::Error;
 
+use self::files::Files;
 pub use self::requests::{Extras, OWNER, Part, requests};
 use crate::config::SourceDefaults;
-use crate::crd::{ChartSource, HelmRelease, InvalidSpec};
+use crate::crd::{ChartSource, FileRef, HelmRelease, InvalidSpec};
 
 /// What one HelmRelease wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// Of the source of its chart: the chart's want first, then values files that lie beside it.
+    /// Of the source of its chart: the chart's want first, then values files that lie there.
     pub chart: SourceWish,
-    /// Keys of the wants of the values files in the chart's repository, by their path as
-    /// the HelmRelease writes it.
-    pub files: BTreeMap<String, String>,
-    /// Of values files behind URLs, each of them a source, by the URL as the HelmRelease
-    /// writes it.
-    pub urls: BTreeMap<String, SourceWish>,
+    /// Of other sources, all of it values files.
+    pub others: BTreeMap<SourceName, SourceWish>,
+    /// Where each values file is found.
+    pub files: BTreeMap<FileRef, FileWish>,
+}
+
+/// Where a values file is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileWish {
+    /// The source.
+    pub source: SourceName,
+    /// The key of its want there.
+    pub key: String,
+    /// It moves with the chart, from one commit, or not at all.
+    pub with_chart: bool,
 }
 
 /// What one HelmRelease wants of one source.
@@ -49,12 +59,22 @@ pub struct SourceWish {
 impl Wish {
     /// All sources, that of the chart first.
     pub fn sources(&self) -> impl Iterator<Item = &SourceWish> {
-        std::iter::once(&self.chart).chain(self.urls.values())
+        std::iter::once(&self.chart).chain(self.others.values())
+    }
+
+    /// What is wanted of one of them.
+    #[must_use]
+    pub fn source(&self, name: &SourceName) -> Option<&SourceWish> {
+        if self.chart.name == *name {
+            Some(&self.chart)
+        } else {
+            self.others.get(name)
+        }
     }
 }
 
 impl SourceWish {
-    /// The key of the first want: of the chart, or of the one file.
+    /// The key of the first want, which is the chart's in its source.
     #[must_use]
     pub fn key(&self) -> &str {
         self.wants.first().map_or("", |want| want.key.as_str())
@@ -75,7 +95,7 @@ pub enum WishError {
     Spec(#[from] InvalidSpec),
     /// A file of the repository is wanted, of a chart that is in none.
     #[error(
-        "valuesFrom names the chart file {0:?}, but the chart comes from a Helm repository; chartFileRef works with chart.git only"
+        "valuesFrom names the chart file {0:?}, but the chart comes from a Helm repository; chartFileRef works with chart.git only, gitFileRef with any chart"
     )]
     ChartFile(String),
 }
@@ -94,27 +114,18 @@ impl WishError {
 /// Says what is wrong with it.
 pub fn wish(release: &HelmRelease, defaults: &SourceDefaults) -> Result<Wish, WishError> {
     release.validate()?;
-    let files: Vec<(String, bool)> = release
-        .spec
-        .values_sources()
-        .iter()
-        .filter_map(|source| {
-            source
-                .chart_file_ref
-                .as_ref()
-                .map(|file| (file.path.clone(), source.is_optional()))
-        })
-        .collect();
-    let (chart, files) = match release.chart_source()? {
-        ChartSource::Git(chart) => git::wish(release, &chart, &files, defaults),
-        ChartSource::Repository(chart) => match files.into_iter().next() {
-            Some((path, _)) => return Err(WishError::ChartFile(path)),
-            None => (repository::wish(release, &chart), BTreeMap::new()),
-        },
+    let chart = match release.chart_source()? {
+        ChartSource::Git(chart) => git::wish(release, &chart, defaults),
+        ChartSource::Repository(chart) => repository::wish(release, &chart),
     };
+    let Files {
+        chart,
+        others,
+        files,
+    } = files::wishes(release, chart, defaults)?;
     Ok(Wish {
         chart,
+        others,
         files,
-        urls: files::url_wishes(release),
     })
 }

@@ -114,8 +114,15 @@ fn a_values_file_moves_with_the_chart_unless_it_may_be_missing() {
     };
     assert_eq!(find("charts/x/prod.yaml").group, wish.chart.wants[0].group);
     assert_ne!(find("charts/shared.yaml").group, wish.chart.wants[0].group);
-    assert_eq!(wish.files["prod.yaml"], find("charts/x/prod.yaml").key);
-    assert_eq!(wish.files["../shared.yaml"], find("charts/shared.yaml").key);
+    for (written, path, with_chart) in [
+        ("prod.yaml", "charts/x/prod.yaml", true),
+        ("../shared.yaml", "charts/shared.yaml", false),
+    ] {
+        let found = &wish.files[&FileRef::Chart(written.into())];
+        assert_eq!(found.key, find(path).key);
+        assert_eq!(found.with_chart, with_chart);
+        assert_eq!(found.source, wish.chart.name);
+    }
 }
 
 #[test]
@@ -167,7 +174,9 @@ fn passwords_of_urls_are_kept_apart() {
         }
     }
     assert_eq!(credentials.len(), 3);
-    assert_eq!(wish.urls["https://h/w"].source.credential, None);
+    let bare = &wish.files[&FileRef::Url("https://h/w".into())];
+    let bare = wish.source(&bare.source).unwrap();
+    assert_eq!(bare.source.credential, None);
 }
 
 #[test]
@@ -340,5 +349,156 @@ fn dependencies_are_left_alone_if_either_the_operator_or_the_helm_release_says_s
         spec["chart"]["skipDepUpdate"] = json!(helm_release);
         let wish = wish(&release("a", "one", spec), &defaults).unwrap();
         assert_eq!(wish.chart.wants[0].spec.skip_dependencies, expected);
+    }
+}
+
+/// What a HelmRelease with `chart` wants, and where it finds the files of its `gitFileRef`s.
+fn with_files(chart: serde_json::Value, files: serde_json::Value) -> (Wish, Vec<FileWish>) {
+    let sources: Vec<_> = files
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| json!({"gitFileRef": file}))
+        .collect();
+    let mut spec = chart;
+    spec["valuesFrom"] = json!(sources);
+    let release = release("a", "one", spec);
+    let wish = wish(&release, &defaults()).unwrap();
+    let sources = release.spec.values_sources();
+    let names = sources.iter().map(|source| source.file("a").unwrap());
+    let files = names.map(|file| wish.files[&file].clone()).collect();
+    (wish, files)
+}
+
+#[test]
+fn a_file_at_the_ref_of_the_chart_moves_with_it_and_any_other_by_itself() {
+    let url = "https://h/r.git";
+    let (wish, files) = with_files(
+        git(url, "charts/x"),
+        json!([
+            {"git": url, "ref": "main", "path": "./env/prod.yaml"},
+            {"git": url, "ref": "main", "path": "env/maybe.yaml", "optional": true},
+            {"git": url, "ref": "next", "path": "env/prod.yaml"},
+            {"git": url, "path": "env/prod.yaml"},
+            {"git": url, "ref": "main", "path": "env/prod.yaml", "secretRef": {"name": "s"}},
+            {"git": "https://h/other.git", "ref": "main", "path": "a.yaml"},
+            {"git": "https://h/other.git", "ref": "main", "path": "b.yaml"},
+            {"git": "https://h/other.git", "ref": "main", "path": "c.yaml", "optional": true},
+        ]),
+    );
+    let with_chart: Vec<bool> = files.iter().map(|file| file.with_chart).collect();
+    assert_eq!(
+        with_chart,
+        [true, false, false, false, false, false, false, false]
+    );
+    let of_chart: Vec<bool> = files
+        .iter()
+        .map(|file| file.source == wish.chart.name)
+        .collect();
+    assert_eq!(
+        of_chart,
+        [true, true, true, true, false, false, false, false]
+    );
+    let want = |at: usize| {
+        let file = &files[at];
+        let wants = &wish.source(&file.source).unwrap().wants;
+        wants.iter().find(|want| want.key == file.key).unwrap()
+    };
+    assert_eq!(want(0).spec.path, "env/prod.yaml");
+    assert_eq!(want(0).group, wish.chart.wants[0].group);
+    assert_eq!(wish.chart.wants[0].spec.kind, WantKind::Chart);
+    assert_eq!(want(2).spec.reference.as_deref(), Some("next"));
+    assert_eq!(want(3).spec.reference, None);
+    // Files of one ref are of one commit, unless one of them need not be there.
+    assert_eq!(want(5).group, want(6).group);
+    let groups: std::collections::BTreeSet<_> = (0..7).map(|at| &want(at).group).collect();
+    assert_eq!(groups.len(), 6);
+    assert!(!groups.contains(&want(7).group));
+    // Each source once, with all that is wanted of it.
+    let sources: Vec<usize> = wish.sources().map(|wish| wish.wants.len()).collect();
+    assert_eq!(sources.iter().sum::<usize>(), 9);
+    assert_eq!(sources.len(), 3);
+    let secret = wish
+        .source(&files[4].source)
+        .unwrap()
+        .source
+        .credential
+        .clone();
+    assert_eq!(secret.unwrap().name, "s");
+}
+
+#[test]
+fn a_ref_that_is_left_out_is_the_operators() {
+    let mut spec = json!({"chart": {"git": "https://h/r.git", "ref": "v1", "path": "x"}});
+    spec["valuesFrom"] = json!([{"gitFileRef": {"git": "https://h/r.git", "path": "y"}}]);
+    for (default, with_chart) in [(None, false), (Some("v2"), false), (Some("v1"), true)] {
+        let defaults = SourceDefaults {
+            reference: default.map(str::to_owned),
+            ..defaults()
+        };
+        let wish = wish(&release("a", "one", spec.clone()), &defaults).unwrap();
+        let file = wish.files.values().next().unwrap();
+        assert_eq!(file.with_chart, with_chart, "{default:?}");
+        let want = wish.chart.wants.iter().find(|want| want.key == file.key);
+        assert_eq!(want.unwrap().spec.reference.as_deref(), default);
+    }
+}
+
+#[test]
+fn a_chart_of_a_repository_takes_files_of_git_but_none_of_its_own() {
+    let chart =
+        json!({"chart": {"repository": "https://h/charts", "name": "web", "version": "^1.0"}});
+    let file = json!([{"git": "https://h/charts", "ref": "main", "path": "a.yaml"}]);
+    let (wish, files) = with_files(chart.clone(), file);
+    assert_eq!(wish.chart.wants.len(), 1);
+    assert_ne!(files[0].source, wish.chart.name);
+    let source = wish.source(&files[0].source).unwrap();
+    assert_eq!(source.source.kind, SourceKind::Git);
+    let mut spec = chart;
+    spec["valuesFrom"] = json!([{"chartFileRef": {"path": "a.yaml"}}]);
+    let refused = super::wish(&release("a", "one", spec), &defaults()).unwrap_err();
+    assert!(refused.to_string().contains("gitFileRef"), "{refused}");
+}
+
+#[test]
+fn a_password_in_the_url_of_a_file_is_its_own_unless_it_is_the_charts() {
+    let (wish, files) = with_files(
+        git("https://me:one@h/r.git", "x"),
+        json!([
+            {"git": "https://me:one@h/r.git", "ref": "main", "path": "a"},
+            {"git": "https://me:two@h/r.git", "ref": "main", "path": "a"},
+            {"git": "https://h/r.git", "ref": "main", "path": "a"},
+        ]),
+    );
+    let passwords: Vec<Option<Vec<u8>>> = files
+        .iter()
+        .map(|file| {
+            let source = wish.source(&file.source).unwrap();
+            assert_eq!(source.source.url, "https://h/r.git");
+            let embedded = source.embedded.as_ref();
+            assert_eq!(embedded.is_some(), source.source.credential.is_some());
+            embedded.map(|embedded| embedded["password"].clone())
+        })
+        .collect();
+    assert_eq!(passwords, [Some(b"one".into()), Some(b"two".into()), None]);
+    let with_chart: Vec<bool> = files.iter().map(|file| file.with_chart).collect();
+    assert_eq!(with_chart, [true, false, false]);
+    let names: std::collections::BTreeSet<_> = wish.sources().map(|wish| &wish.name).collect();
+    assert_eq!(names.len(), 3);
+}
+
+#[test]
+fn a_file_shares_what_the_short_commit_id_of_the_chart_stood_for() {
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let mut spec = json!({"chart": {"git": "https://h/r.git", "ref": "0123456", "path": "x"}});
+    spec["valuesFrom"] = json!([
+        {"gitFileRef": {"git": "https://h/r.git", "ref": "0123456", "path": "a", "optional": true}},
+        {"gitFileRef": {"git": "https://h/r.git", "ref": "main", "path": "b"}},
+    ]);
+    let mut one = release("a", "one", spec);
+    one.status = serde_json::from_value(json!({"lastAttemptedRevision": commit})).unwrap();
+    for want in wish(&one, &defaults()).unwrap().chart.wants {
+        let short = want.spec.reference.as_deref() == Some("0123456");
+        assert_eq!(want.prefer.commit.is_some(), short, "{want:?}");
     }
 }

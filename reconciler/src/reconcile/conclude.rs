@@ -8,7 +8,7 @@ use super::layers::LayersError;
 use super::pass::{Next, Pass};
 use super::plan::{Decision, Reason};
 use super::report::ReportError;
-use super::snapshot::SourceView;
+use super::snapshot::{FileView, SourceView};
 use super::{Again, Trouble};
 use crate::status::{self, ObstacleKind};
 
@@ -93,15 +93,13 @@ impl Pass<'_> {
             && let Some(digest) = artifact.rejected()
             && let SourceView::Wants(wants) = &self.snapshot.source
         {
-            let files = wants.files.values();
-            let files = files.map(|(want, view)| (&wants.name, want, view));
-            let urls = wants.urls.values();
-            let urls = urls.map(|file| (&file.source, &file.key, &file.view));
-            for (source, want, view) in files.chain(urls) {
+            for FileView { place, view } in wants.files.values() {
                 if view.good().is_some_and(|good| good.artifact == *digest) {
-                    self.finished
-                        .rejected
-                        .push((source.clone(), want.clone(), digest.clone()));
+                    self.finished.rejected.push((
+                        place.source.clone(),
+                        place.key.clone(),
+                        digest.clone(),
+                    ));
                 }
             }
         }

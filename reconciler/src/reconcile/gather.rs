@@ -209,7 +209,8 @@ fn chart(source: &SourceView) -> Result<(&Wants, &Good, Option<&Trouble>), Obsta
 
 /// A chart that is held back by a values file says only that; the file says why.
 fn cause<'a>(wants: &'a Wants, trouble: &'a Trouble) -> &'a Trouble {
-    let of_files = wants.files.values().filter_map(|(_, view)| view.trouble());
+    let of_files = wants.files.values().filter(|file| file.place.with_chart);
+    let of_files = of_files.filter_map(|file| file.view.trouble());
     let mut causes = of_files.filter(|cause| cause.reason != HELD_BACK);
     if trouble.reason == HELD_BACK {
         causes.next().unwrap_or(trouble)

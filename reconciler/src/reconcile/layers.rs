@@ -1,13 +1,12 @@
-//! Reads the sources of values: ConfigMaps, Secrets, and files that came with the chart.
+//! Reads the sources of values: ConfigMaps, Secrets, and files that the sidecar brought.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
 use tandem_shared::manifest::Good;
-use tandem_shared::source::redact_url;
 use thiserror::Error;
 
 use super::artifacts::{ArtifactError, Artifacts};
-use super::snapshot::Wants;
+use super::snapshot::{FileView, Wants};
 use crate::crd::{HelmRelease, KeySelector, ValuesFromSource};
 use crate::status::Obstacle;
 use crate::values::{Content, Layer};
@@ -66,15 +65,18 @@ pub(super) async fn layers(
                     self::secret(client, key, key.namespace(&namespace)).await?;
                 (origin, true, content)
             }
-            ValuesFromSource {
-                external_source_ref: Some(external),
-                ..
-            } => {
-                // Its query may be a token.
-                let url = redact_url(&external.url);
-                let found = wants.urls.get(&external.url).map_or_else(
+            _ => {
+                let Some(file) = source.file(&namespace) else {
+                    let message = "valuesFrom has an entry without a source; set configMapKeyRef, secretKeyRef, externalSourceRef, chartFileRef or gitFileRef in it";
+                    return Ok(Err(Stuck {
+                        obstacle: Obstacle::invalid("InvalidSpec", message.to_owned()),
+                        retry: false,
+                    }));
+                };
+                let origin = file.to_string();
+                let found = wants.files.get(&file).map_or_else(
                     || Found::Missing("it was not asked for".to_owned()),
-                    |file| found(&file.view, &url, optional),
+                    |file| found(file, &origin, optional),
                 );
                 let content = match found {
                     Found::File(good, trouble) => {
@@ -89,49 +91,7 @@ pub(super) async fn layers(
                         }));
                     }
                 };
-                // Who asks for it with a password or token doesn't mean it for everybody.
-                let secret = url != external.url;
-                (url, secret, content)
-            }
-            ValuesFromSource {
-                chart_file_ref: Some(file),
-                ..
-            } => {
-                let origin = format!("file {:?} of the chart", file.path);
-                match wants.files.get(&file.path).map(|(_, view)| view) {
-                    Some(WantView::Good { good, .. }) => (
-                        origin,
-                        false,
-                        Content::Text(artifacts.file(&good.artifact).await?),
-                    ),
-                    Some(WantView::Problem(trouble)) if optional => {
-                        (origin, false, Content::Missing(trouble.message.clone()))
-                    }
-                    Some(WantView::Problem(trouble)) => {
-                        return Ok(Err(Stuck {
-                            obstacle: Obstacle::missing(trouble),
-                            retry: false,
-                        }));
-                    }
-                    Some(WantView::Pending(why)) => {
-                        return Ok(Err(Stuck {
-                            obstacle: Obstacle::fetching(why),
-                            retry: false,
-                        }));
-                    }
-                    None => (
-                        origin,
-                        false,
-                        Content::Missing("it was not asked for".to_owned()),
-                    ),
-                }
-            }
-            _ => {
-                let message = "valuesFrom has an entry without a source; set configMapKeyRef, secretKeyRef, externalSourceRef or chartFileRef in it";
-                return Ok(Err(Stuck {
-                    obstacle: Obstacle::invalid("InvalidSpec", message.to_owned()),
-                    retry: false,
-                }));
+                (origin, file.is_guarded(), content)
             }
         };
         layers.push(Layer {
@@ -144,7 +104,7 @@ pub(super) async fn layers(
     Ok(Ok((layers, outdated)))
 }
 
-/// What becomes of a values file behind a URL.
+/// What becomes of a values file.
 #[derive(Debug, PartialEq)]
 enum Found<'a> {
     /// There is one; perhaps there is a newer one that can't be had.
@@ -155,13 +115,13 @@ enum Found<'a> {
     Stuck(Obstacle),
 }
 
-/// What becomes of a values file of which the volume says `view`.
+/// What becomes of a values file, called `origin`, of which the volume says `file`.
 ///
-/// An optional one is waited for until its URL was asked: a first install must not go out
+/// An optional one is waited for until its source was asked: a first install must not go out
 /// without it merely because nobody has looked yet. What was good once is used until
 /// something else is.
-fn found<'a>(view: &'a WantView, url: &str, optional: bool) -> Found<'a> {
-    match view {
+fn found<'a>(file: &'a FileView, origin: &str, optional: bool) -> Found<'a> {
+    match &file.view {
         WantView::Good { good, trouble } => {
             Found::File(good, trouble.as_ref().map(Obstacle::old_values))
         }
@@ -169,13 +129,17 @@ fn found<'a>(view: &'a WantView, url: &str, optional: bool) -> Found<'a> {
             Found::Missing(trouble.message.clone())
         }
         WantView::Problem(trouble) => {
-            let mut obstacle = Obstacle::no_values(trouble);
+            // Without it the chart isn't there, either.
+            let mut obstacle = match file.place.with_chart {
+                true => Obstacle::missing(trouble),
+                false => Obstacle::no_values(trouble),
+            };
             if trouble.is_ours() {
-                obstacle.message = format!("{url}: {}", obstacle.message);
+                obstacle.message = format!("{origin}: {}", obstacle.message);
             }
             Found::Stuck(obstacle)
         }
-        WantView::Pending(why) => Found::Stuck(Obstacle::fetching(&format!("{url}: {why}"))),
+        WantView::Pending(why) => Found::Stuck(Obstacle::fetching(&format!("{origin}: {why}"))),
     }
 }
 
@@ -251,9 +215,23 @@ mod tests {
 
     use serde_json::json;
 
+    use tandem_shared::source::SourceName;
+
     use super::*;
+    use crate::demand::FileWish;
     use crate::status::ObstacleKind;
     use crate::view::Trouble;
+
+    fn file(view: &WantView) -> FileView {
+        FileView {
+            place: FileWish {
+                source: SourceName::parse(&format!("h-{}", "0".repeat(32))).unwrap(),
+                key: "k".into(),
+                with_chart: false,
+            },
+            view: view.clone(),
+        }
+    }
 
     fn problem(reason: &'static str) -> WantView {
         WantView::Problem(Trouble {
@@ -298,7 +276,8 @@ mod tests {
             ),
             (&problem("Volume"), true, Some(ObstacleKind::NoValues)),
         ] {
-            let found = found(view, "https://h/v", optional);
+            let file = file(view);
+            let found = found(&file, "https://h/v", optional);
             assert_eq!(kind(found), expected, "{view:?} {optional}");
         }
     }
@@ -316,7 +295,8 @@ mod tests {
                     good: Box::new(good.clone()),
                     trouble: reason.and_then(|reason| problem(reason).trouble().cloned()),
                 };
-                let found = found(&view, "https://h/v", optional);
+                let file = file(&view);
+                let found = found(&file, "https://h/v", optional);
                 assert!(matches!(&found, Found::File(used, _) if **used == good));
                 let told = reason.map(|_| ObstacleKind::OldValues);
                 assert_eq!(kind(found), told, "{reason:?}");

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tandem_shared::source::SourceName;
 
 use super::plan::{Failures, Owner};
-use crate::crd::{HelmReleaseStatus, Target};
+use crate::crd::{FileRef, HelmReleaseStatus, Target};
 use crate::credentials;
+use crate::demand::FileWish;
 use crate::releases::{Entry, Unclear};
 use crate::storage::History;
 use crate::view::WantView;
@@ -54,19 +55,15 @@ pub struct Wants {
     pub key: String,
     /// The chart.
     pub chart: WantView,
-    /// Values files, by their path as written: the key of the want, and what there is.
-    pub files: BTreeMap<String, (String, WantView)>,
-    /// Values files behind URLs, by the URL as written.
-    pub urls: BTreeMap<String, UrlFile>,
+    /// Values files, as the HelmRelease names them.
+    pub files: BTreeMap<FileRef, FileView>,
 }
 
-/// What the volume says about a values file behind a URL.
+/// What the volume says about a values file.
 #[derive(Clone, Debug)]
-pub struct UrlFile {
-    /// The source.
-    pub source: SourceName,
-    /// The key of its want.
-    pub key: String,
+pub struct FileView {
+    /// Where it is found.
+    pub place: FileWish,
     /// The file.
     pub view: WantView,
 }

@@ -11,6 +11,7 @@ use super::Again;
 use super::pass::Pass;
 use super::plan::{Reason, whole_seconds};
 use super::report::ReportError;
+use super::snapshot::SourceView;
 use crate::crd::ConditionType;
 use crate::demand::SourceWish;
 use crate::metrics::Stage;
@@ -117,7 +118,6 @@ impl Pass<'_> {
             .or(self.snapshot.history.as_ref());
         let wish = entry.wish.as_ref().ok();
         let chart = wish.map(|wish| &wish.chart);
-        let urls = wish.iter().flat_map(|wish| wish.urls.values());
         let others = self
             .decided
             .as_ref()
@@ -132,7 +132,7 @@ impl Pass<'_> {
             },
             source: chart.map(|chart| chart.name.to_string()),
             wants: chart.map(SourceWish::keys).unwrap_or_default(),
-            values_sources: urls.map(|wish| wish.name.to_string()).collect(),
+            values_sources: values_sources(&self.snapshot.source),
             artifact: self.chart.as_ref().map(|(_, artifact)| artifact.clone()),
             chart_revision: self.chart.as_ref().map(|(revision, _)| revision.clone()),
             released: self.draft.status.revision.clone(),
@@ -158,4 +158,23 @@ impl Pass<'_> {
             at: self.draft.now(),
         }
     }
+}
+
+/// The values files that don't move with the chart, and what there is of them.
+fn values_sources(source: &SourceView) -> Vec<decision::ValuesSource> {
+    let SourceView::Wants(wants) = source else {
+        return Vec::new();
+    };
+    let apart = wants
+        .files
+        .iter()
+        .filter(|(_, file)| !file.place.with_chart);
+    let told = apart.map(|(name, file)| decision::ValuesSource {
+        file: name.to_string(),
+        source: file.place.source.to_string(),
+        want: file.place.key.clone(),
+        commit: file.view.good().and_then(|good| good.commit.clone()),
+        artifact: file.view.good().map(|good| good.artifact.clone()),
+    });
+    told.collect()
 }
