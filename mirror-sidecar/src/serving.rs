@@ -83,13 +83,26 @@ impl Serving {
         });
     }
 
+    /// Records when what has a problem is looked at again.
+    pub fn looked_at_again(&mut self, next: Duration, now: Timestamp) {
+        for result in self.manifest.results.values_mut() {
+            let next_attempt = now.checked_add(next).unwrap_or(now);
+            result.next_attempt = result.problem.as_ref().map(|_| next_attempt);
+        }
+    }
+
     /// Whether attempts were made of which people don't know yet. Those that
     /// follow one another quickly are told together.
     fn tells_of_attempts(&self, published: &Manifest) -> bool {
-        published.failure != self.manifest.failure
-            && self
-                .published_at
-                .is_none_or(|at| at.elapsed() >= ATTEMPTS_AGE)
+        let attempts = |manifest: &Manifest| -> Vec<Option<Timestamp>> {
+            let results = manifest.results.values();
+            results.map(|result| result.next_attempt).collect()
+        };
+        let made = published.failure != self.manifest.failure
+            || attempts(published) != attempts(&self.manifest);
+        made && self
+            .published_at
+            .is_none_or(|at| at.elapsed() >= ATTEMPTS_AGE)
     }
 
     /// Publishes, unless that was done a moment ago; then the next call does.
@@ -142,6 +155,7 @@ fn begin(source: &Source) -> Manifest {
         handled_refresh: String::new(),
         state: SourceState::Pending,
         checked_at: None,
+        interval_seconds: None,
         changed_at: None,
         refs: std::collections::BTreeMap::new(),
         results: std::collections::BTreeMap::new(),
@@ -159,6 +173,10 @@ fn timeless(manifest: &Manifest) -> Manifest {
         failure.attempts = 0;
         failure.next_attempt = Timestamp::UNIX_EPOCH;
     }
+    for result in manifest.results.values_mut() {
+        // That there is one counts; when it is does not.
+        result.next_attempt = result.next_attempt.map(|_| Timestamp::UNIX_EPOCH);
+    }
     manifest
 }
 
@@ -172,6 +190,7 @@ fn is_stale(published: &Manifest, manifest: &Manifest) -> bool {
 #[cfg(test)]
 mod tests {
     use tandem_shared::layout::Volume;
+    use tandem_shared::manifest::Problem;
     use tandem_shared::publish::Audience;
     use tandem_shared::source::SourceKind;
 
@@ -227,5 +246,46 @@ mod tests {
         let again = Serving::take_up(&served, &source);
         assert_eq!(again.manifest(), serving.manifest());
         assert_eq!(again.manifest().source.url, "https://h/r");
+    }
+
+    #[test]
+    fn a_want_with_a_problem_tells_when_it_is_looked_at_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let served = Volume::at(folder.path()).served;
+        publish::folder(&served.manifests(), Audience::Group).unwrap();
+        let source = Source {
+            kind: SourceKind::Git,
+            url: "https://h/r".into(),
+            credential: None,
+        };
+        let mut serving = Serving::take_up(&served, &source);
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let minutes = |count: i64| start + jiff::SignedDuration::from_mins(count);
+        let result = serving.edit().results.entry("k".into()).or_default();
+        result.problem = Some(Problem {
+            reason: Reason::PathNotFound,
+            message: "no such path".into(),
+            since: start,
+            commit: None,
+        });
+        assert!(serving.publish(start).unwrap());
+        let next = |serving: &Serving| serving.manifest().results["k"].next_attempt;
+
+        // The first time is told at once, a later one with what else is told by and by.
+        serving.looked_at_again(Duration::from_secs(300), start);
+        assert!(serving.publish(start).unwrap());
+        let sequence = serving.manifest().sequence;
+        serving.looked_at_again(Duration::from_secs(300), minutes(5));
+        assert!(!serving.publish(minutes(5)).unwrap());
+        serving.published_at = None;
+        assert!(serving.publish(minutes(5)).unwrap());
+        assert_eq!(next(&serving), Some(minutes(10)));
+        assert_eq!(serving.manifest().sequence, sequence);
+
+        let result = serving.edit().results.entry("k".into()).or_default();
+        result.problem = None;
+        serving.looked_at_again(Duration::from_secs(300), minutes(10));
+        assert!(serving.publish(minutes(10)).unwrap());
+        assert_eq!(next(&serving), None);
     }
 }

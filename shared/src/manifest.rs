@@ -44,6 +44,9 @@ pub struct Manifest {
     /// it at most every ten minutes, so it may be that much older than the truth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_at: Option<Timestamp>,
+    /// Seconds from one check of the source to the next, while none fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_seconds: Option<u64>,
     /// When anything below last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Timestamp>,
@@ -114,6 +117,9 @@ pub struct WantResult {
     /// What is wrong now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+    /// While something is wrong: when it is looked at again, at the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt: Option<Timestamp>,
 }
 
 /// A chart or file that can be had.

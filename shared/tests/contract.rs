@@ -79,6 +79,7 @@ fn a_manifest() -> Manifest {
         handled_refresh: String::new(),
         state: SourceState::Pending,
         checked_at: None,
+        interval_seconds: None,
         changed_at: None,
         refs: BTreeMap::new(),
         results: BTreeMap::from([("k".to_owned(), WantResult::default())]),

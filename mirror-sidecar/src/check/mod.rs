@@ -258,7 +258,9 @@ pub fn check(
         digest: observed.digest.clone(),
         credential_id: request.credential_id.clone(),
     });
+    manifest.interval_seconds = Some(interval.as_secs());
     forget_unwanted(state, request);
+    state.serving.looked_at_again(next, now);
     let published = state.publish(context, false);
     tracing::debug!(source = %state.name, exchanged, published, next_seconds = next.as_secs(), "checked");
     let manifest = state.serving.manifest();

@@ -75,6 +75,15 @@ pub struct Row {
     /// Its revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<u32>,
+    /// When the source last answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked_at: Option<Timestamp>,
+    /// Since when there is this content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<Timestamp>,
+    /// While the chart has a problem: when it is looked at again, at the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_attempt: Option<Timestamp>,
     /// Whether it is as it should be.
     pub well: bool,
     /// What was decided or is wrong, in a word.
@@ -118,12 +127,13 @@ pub fn overview(contents: &Contents) -> Overview {
             .filter(|_| contents.requests.contains_key(name))
         {
             problems.push(format!(
-                "{}: {}: {} (since {}, {} attempts)",
+                "{}: {}: {} (since {}, {} attempts, the next at {})",
                 redact_url(&manifest.source.url),
                 failure.reason,
                 failure.message,
                 failure.since,
                 failure.attempts,
+                failure.next_attempt,
             ));
         }
     }
@@ -180,7 +190,10 @@ fn of_want(contents: &Contents, name: &SourceName, want: &Want) -> Row {
     match result.map(|result| (&result.good, &result.problem)) {
         Some((_, Some(problem))) => {
             row.reason = problem.reason.to_string();
-            row.message.clone_from(&problem.message);
+            row.message = match row.next_attempt {
+                Some(at) => format!("{} (looked at again by {at})", problem.message),
+                None => problem.message.clone(),
+            };
         }
         Some((Some(good), None)) => {
             row.well = true;
@@ -226,8 +239,12 @@ fn of_source<'a>(
             .then_some(asked);
         row.path = Some(want.spec.path.clone());
     }
-    let result = manifest?.results.get(key?)?;
+    let manifest = manifest?;
+    row.checked_at = manifest.checked_at;
+    let result = manifest.results.get(key?)?;
+    row.next_attempt = result.next_attempt;
     if let Some(good) = &result.good {
+        row.changed_at = Some(good.since);
         row.chart = good
             .chart
             .as_ref()

@@ -125,9 +125,20 @@ fn wants_of_a_person_have_rows_and_others_are_told_once() {
     );
     let by_hand = overview(&contents(Vec::new(), &[], good()));
     assert!(by_hand.well && by_hand.rows[0].reason == "Served");
-    let problem = json!({"problem": {"reason": "PathNotFound", "message": "no such path", "since": "2026-01-01T00:00:00Z"}});
+    assert_eq!(
+        by_hand.rows[0].changed_at,
+        "2026-01-01T00:00:00Z".parse().ok()
+    );
+    let problem = json!({
+        "problem": {"reason": "PathNotFound", "message": "no such path", "since": "2026-01-01T00:00:00Z"},
+        "nextAttempt": "2026-01-01T00:05:00Z",
+    });
     let wrong = overview(&contents(Vec::new(), &[], problem));
     assert!(!wrong.well && wrong.rows[0].reason == "PathNotFound");
+    assert_eq!(
+        wrong.rows[0].message,
+        "no such path (looked at again by 2026-01-01T00:05:00Z)"
+    );
 }
 
 #[test]
