@@ -30,7 +30,7 @@ pub enum JanitorError {
 /// What lies on the sidecar's mount.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Sources with a manifest or a mirror.
+    /// Sources with a manifest, a mirror or an index.
     pub sources: BTreeSet<SourceName>,
     /// Artifacts.
     pub artifacts: Vec<Digest>,
@@ -54,6 +54,10 @@ pub fn survey(served: &Served) -> Survey {
             .and_then(|name| name.to_str())
             .and_then(|name| name.strip_suffix(".git"));
         survey.sources.extend(stem.and_then(SourceName::parse));
+    }
+    for path in entries(&served.repositories()) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        survey.sources.extend(name.and_then(SourceName::parse));
     }
     for path in entries(&served.artifacts()) {
         survey.artifacts.extend(
@@ -119,7 +123,7 @@ impl Orphans {
     }
 }
 
-/// Drops the manifest and the mirror of a source.
+/// Drops the manifest, the mirror and the index of a source.
 ///
 /// # Errors
 /// If somebody works on it, or the volume refuses; it is tried again later.
@@ -130,6 +134,7 @@ pub fn drop_source(served: &Served, source: &SourceName) -> Result<(), JanitorEr
     publish::remove(&served.manifest(source))?;
     publish::remove_folder(&served.mirror(source))?;
     publish::remove_folder(&served.mirror_aside(source))?;
+    publish::remove_folder(&served.repository(source))?;
     publish::remove(&lock)?;
     drop(guard);
     Ok(())
@@ -142,8 +147,10 @@ pub fn drop_source(served: &Served, source: &SourceName) -> Result<(), JanitorEr
 /// If a folder can't be cleared.
 pub fn clear_leftovers(served: &Served) -> Result<usize, PublishError> {
     let mut swept = 0;
-    for folder in served.folders() {
-        swept += publish::sweep(&folder)?;
+    let mut repositories = entries(&served.repositories());
+    repositories.retain(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir()));
+    for folder in served.folders().iter().chain(&repositories) {
+        swept += publish::sweep(folder)?;
     }
     for path in entries(&served.mirrors()) {
         // A mirror that was being made anew, or the one that it took the place of.

@@ -1,5 +1,5 @@
-//! `mirror-sidecar`: brings charts from git repositories, and values files from
-//! URLs, onto the volume.
+//! `mirror-sidecar`: brings charts from git and Helm repositories, and values
+//! files from URLs, onto the volume.
 //!
 //! `mirror -> snapshot -> publish ┃volume┃ trigger -> gather -> plan -> release -> report`
 //!
@@ -15,7 +15,8 @@
 //! | [`address`], [`credentials`] | what is reached, and with which proof |
 //! | [`git`], [`askpass`] | how the git program is run, and what it may know |
 //! | [`mirror`] | one bare repository: listing, fetching, keeping it small |
-//! | [`web`] | one file behind a URL |
+//! | [`web`] | one GET of what is behind a URL |
+//! | [`repository`] | a Helm repository: its index, a version, an archive |
 //! | [`snapshot`] | a chart or file at a commit, as an artifact |
 //! | [`archive`] | a packed chart, unpacked |
 //! | [`range`] | versions, and ranges of them |
@@ -39,6 +40,7 @@ pub mod metrics;
 pub mod mirror;
 pub mod places;
 pub mod range;
+pub mod repository;
 #[cfg(test)]
 mod run_tests;
 pub mod schedule;

@@ -133,7 +133,7 @@ impl Default for Metrics {
         };
         registry.register(
             "exchanges",
-            "Exchanges with remotes, by kind (list and fetch of git, get of a URL) and outcome",
+            "Exchanges with remotes, by kind (list and fetch of git, get of a URL, index and archive of a Helm repository) and outcome",
             metrics.exchanges.clone(),
         );
         registry.register(
@@ -218,10 +218,10 @@ impl Metrics {
         }
     }
 
-    /// Counts a request for a file behind a URL: `success`, `unchanged`,
-    /// `timeout` or `failure`.
-    pub fn got(&self, outcome: &'static str, took: Duration) {
-        let kind = Word("get");
+    /// Counts a request over HTTP, for a file behind a URL (`get`), or for the `index` or an
+    /// `archive` of a Helm repository: `success`, `unchanged`, `timeout` or `failure`.
+    pub fn got(&self, kind: &'static str, outcome: &'static str, took: Duration) {
+        let kind = Word(kind);
         let labels = Exchange {
             kind,
             outcome: Word(outcome),

@@ -108,8 +108,7 @@ pub(super) fn mend_folders(served: &Served) -> Result<bool, PublishError> {
 
 fn make_folders(served: &Served, folders: &[PathBuf]) -> Result<(), PublishError> {
     for folder in folders {
-        // The other role has no business in the mirrors.
-        let audience = if *folder == served.mirrors() {
+        let audience = if served.is_private(folder) {
             Audience::Owner
         } else {
             Audience::Group

@@ -5,6 +5,7 @@
 //!   contract.json  locks/  requests/<source>.json  releases/<namespace>.<name>.json
 //! <volume>/served/        sidecar writes, reconciler reads
 //!   contract.json  locks/  manifests/<source>.json  artifacts/<digest>.tar  mirrors/<source>.git/
+//!   repositories/<source>/index.yaml
 //! <credentials>/<id>/     reconciler writes, sidecar reads; in memory
 //! ```
 
@@ -173,6 +174,18 @@ impl Served {
         self.mirrors().join(format!("{source}.new"))
     }
 
+    /// The folder of what is held of Helm repositories, private to the sidecar.
+    #[must_use]
+    pub fn repositories(&self) -> PathBuf {
+        self.root.join("repositories")
+    }
+
+    /// The folder of what is held of one Helm repository.
+    #[must_use]
+    pub fn repository(&self, source: &SourceName) -> PathBuf {
+        self.repositories().join(source.as_str())
+    }
+
     /// The lock of the one live sidecar.
     #[must_use]
     pub fn role_lock(&self) -> PathBuf {
@@ -194,7 +207,16 @@ impl Served {
             self.manifests(),
             self.artifacts(),
             self.mirrors(),
+            self.repositories(),
         ]
+    }
+
+    /// Whether a folder is of no concern to the other role.
+    #[must_use]
+    pub fn is_private(&self, folder: &Path) -> bool {
+        [self.mirrors(), self.repositories()]
+            .iter()
+            .any(|private| folder.starts_with(private))
     }
 
     fn locks(&self) -> PathBuf {

@@ -133,6 +133,10 @@ pub struct Good {
     /// Helm and OCI: the version that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// What the origin calls this content: of a Helm repository the SHA-256 of the archive,
+    /// of a registry that of the manifest (`sha256:<hex>`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_digest: Option<String>,
     /// The artifact that holds it.
     pub artifact: Digest,
     /// Digests of the same content under other digest versions. Equal to any
@@ -218,6 +222,14 @@ pub enum Reason {
     RefNotFound,
     /// A short commit id stands for several commits.
     RefAmbiguous,
+    /// The repository has no chart of that name.
+    ChartNotFound,
+    /// The chart has no version that fits (any more).
+    VersionNotFound,
+    /// What is asked for is no version, and no range of versions.
+    InvalidVersion,
+    /// What came is something else than the origin itself says that it is.
+    DigestMismatch,
     /// The path doesn't exist at that commit, or there is nothing at the URL.
     PathNotFound,
     /// The path is none within the repository.

@@ -117,6 +117,14 @@ impl Staged {
         at("sync", self.file.path(), file.sync_all())
     }
 
+    /// What was written, to be read from its beginning.
+    ///
+    /// # Errors
+    /// If it can't be opened.
+    pub fn reopen(&self) -> Result<File, PublishError> {
+        at("open", self.file.path(), self.file.reopen())
+    }
+
     /// Gives the file its name, in place of what had it, and waits until the
     /// name is on the disk.
     ///

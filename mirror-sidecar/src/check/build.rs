@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use git2::Oid;
-use jiff::Timestamp;
 use tandem_shared::clock;
-use tandem_shared::manifest::{Good, Problem, Reason, WantResult};
+use tandem_shared::manifest::{Good, Reason};
 use tandem_shared::observe::Observed;
 use tandem_shared::request::{Request, Want, WantKind, WantSpec};
 
+use super::group::{self, Trouble, groups};
 use super::resolve::{Miss, Resolved, asked_name};
 use super::{Context, State};
 use crate::janitor;
@@ -17,22 +17,13 @@ use crate::mirror::{Mirror, MirrorError};
 use crate::snapshot::{self, Snapshot, SnapshotError};
 
 /// Characters of a message that are kept.
-const MESSAGE: usize = 1000;
+pub(super) const MESSAGE: usize = 1000;
 
 /// What came of one want.
 struct Outcome {
     good: Good,
     built: Built,
     contained: Option<Oid>,
-}
-
-/// Why one want can't be had.
-struct Trouble {
-    reason: Reason,
-    message: String,
-    commit: Option<Oid>,
-    /// Whether only another commit can mend it.
-    lasting: bool,
 }
 
 /// Brings the results of all wants up to date.
@@ -48,18 +39,9 @@ pub(super) fn build(
 ) -> Result<(), MirrorError> {
     let request = &observed.document;
     let look_into_rejections = state.rejections.as_ref() != Some(&observed.digest);
-    let mut groups: BTreeMap<&str, Vec<&Want>> = BTreeMap::new();
-    for want in &request.wants {
-        let group = if want.group.is_empty() {
-            &want.key
-        } else {
-            &want.group
-        };
-        groups.entry(group).or_default().push(want);
-    }
     // Wants of several groups are often the same chart at the same commit.
     let mut built = BTreeMap::new();
-    for wants in groups.values() {
+    for wants in groups(request).values() {
         for want in wants {
             let results = &mut state.serving.edit().results;
             results.entry(want.key.clone()).or_default().asked = Some(want.spec.clone());
@@ -253,6 +235,7 @@ fn at(
     let good = Good {
         commit: Some(commit.to_string()),
         version: None,
+        upstream_digest: None,
         artifact: exported.digest,
         same_as: Vec::new(),
         chart: plan.chart,
@@ -323,10 +306,7 @@ fn apply(
     found: &BTreeMap<String, Resolved>,
 ) {
     let held_back = outcomes.iter().find_map(|(want, outcome)| match outcome {
-        Err(trouble) => Some(format!(
-            "{:?} of the same HelmRelease can't be had ({}), so nothing of it moves",
-            want.spec.path, trouble.reason
-        )),
+        Err(trouble) => Some(group::held_back(want, trouble)),
         Ok(_) => None,
     });
     let lasting = outcomes.iter().all(|(_, outcome)| {
@@ -375,25 +355,11 @@ fn apply(
         };
         context.metrics.built(built);
         if let Some(trouble) = trouble {
-            blame(result, trouble, now);
+            group::blame(result, trouble, now);
         }
         match commit {
             Some(commit) if lasting => state.settled.insert(want.key.clone(), commit),
             _ => state.settled.remove(&want.key),
         };
     }
-}
-
-fn blame(result: &mut WantResult, trouble: Trouble, now: Timestamp) {
-    let since = match &result.problem {
-        Some(before) if before.reason == trouble.reason => before.since,
-        _ => now,
-    };
-    let commit = trouble.commit.map(|commit| commit.to_string());
-    result.problem = Some(Problem {
-        reason: trouble.reason,
-        message: trouble.message,
-        since,
-        commit,
-    });
 }

@@ -5,7 +5,9 @@
 //! wrong ends in the manifest; nothing that was good is lost by it.
 
 mod build;
+mod group;
 mod mirrored;
+mod repository;
 mod resolve;
 mod web;
 
@@ -41,7 +43,7 @@ const INTERVAL: std::ops::RangeInclusive<u64> = 1..=7 * 24 * 3600;
 const TIMEOUT: std::ops::RangeInclusive<u64> = 1..=3600;
 
 /// What is said while nothing more may be fetched.
-const FULL: &str = "the volume is filled to 80 % of --volume-limit, so nothing more is fetched; give it more, or ask for less";
+pub(crate) const FULL: &str = "the volume is filled to 80 % of --volume-limit, so nothing more is fetched; give it more, or ask for less";
 
 /// What all checks share.
 #[derive(Debug)]
@@ -95,6 +97,11 @@ pub struct State {
     seat: Option<Seat>,
     /// Of a file behind a URL: what was got last.
     file: Option<web::Got>,
+    /// Of a Helm repository: what was read of its index.
+    repository: Option<repository::Read>,
+    /// Why something that is wanted may be had in a moment, and was tried how often in vain.
+    again: Option<Reason>,
+    retries: u32,
 }
 
 /// What an asked name stood for.
@@ -147,6 +154,9 @@ impl State {
             old_protocol: false,
             seat: None,
             file: None,
+            repository: None,
+            again: None,
+            retries: 0,
         }
     }
 
@@ -235,7 +245,19 @@ pub fn check(
             if let Some(failure) = manifest.failure.take() {
                 tracing::info!(source = %state.name, attempts = failure.attempts, "the source is well again");
             }
-            backoff::next_poll(interval, rand::random())
+            let next = backoff::next_poll(interval, rand::random());
+            match state.again.take() {
+                None if exchanged => {
+                    state.retries = 0;
+                    next
+                }
+                None => next,
+                Some(reason) => {
+                    state.retries = state.retries.saturating_add(1);
+                    exchanged = true;
+                    next.min(backoff::after_failure(&reason, state.retries, interval))
+                }
+            }
         }
         Err(failed) => {
             let before = state.serving.manifest().failure.clone();
@@ -314,11 +336,12 @@ fn attempt(
     );
     match &request.source.kind {
         SourceKind::Git => {}
+        SourceKind::Helm => return repository::run(context, state, observed, timeout, exchanged),
         SourceKind::Http => return web::run(context, state, observed, timeout, exchanged),
         other => {
             let reason = Reason::Unsupported;
             let message = format!(
-                "sources of kind {:?} aren't served by this version, only git and http",
+                "sources of kind {:?} aren't served by this version, only git, helm and http",
                 other.as_str()
             );
             return Err(Failed { reason, message });

@@ -558,7 +558,7 @@ fn what_can_not_be_served_is_said_in_words() {
     upstream.publish();
     let url = upstream.url();
     let mut sidecar = Sidecar::new(&url, vec![chart("main", "c")]);
-    sidecar.request.source.kind = tandem_shared::source::SourceKind::Helm;
+    sidecar.request.source.kind = tandem_shared::source::SourceKind::Other("bucket".into());
     assert_eq!(sidecar.poll().failure.unwrap().reason, Reason::Unsupported);
 
     let mut sidecar = Sidecar::new(&url, vec![chart("main", "c")]);

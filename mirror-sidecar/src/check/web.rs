@@ -103,7 +103,9 @@ pub(super) fn run(
         Answer::New(head) => head.as_it_is().map(|()| answer),
         Answer::Unchanged => Ok(answer),
     });
-    context.metrics.got(outcome(&answer), begun.elapsed());
+    context
+        .metrics
+        .got("get", outcome(&answer), begun.elapsed());
     let answer = answer.map_err(|error| {
         let advice = match &error {
             WebError::Unauthorized(_) | WebError::Status(403) => {
@@ -207,6 +209,7 @@ fn put(
         let good = Good {
             commit: None,
             version: None,
+            upstream_digest: None,
             same_as: Vec::new(),
             chart: None,
             resolved: Vec::new(),
