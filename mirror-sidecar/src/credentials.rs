@@ -5,6 +5,7 @@
 //! is in an argument, a URL or a file on a disk.
 
 mod client;
+mod docker;
 mod netrc;
 
 use std::fs::File;
@@ -16,11 +17,13 @@ use secrecy::{ExposeSecret, SecretString};
 use tandem_shared::credentials::{self, CredentialError, Values};
 use tandem_shared::manifest::Reason;
 use tandem_shared::request::Request;
+use tandem_shared::source::SourceKind;
 use thiserror::Error;
 
 use crate::address::{Address, Scheme};
 use crate::config::Config;
 pub use client::{ClientCertificate, ClientError};
+pub use docker::DockerError;
 pub use netrc::{Netrc, NetrcError};
 
 /// What one exchange may use.
@@ -30,6 +33,8 @@ pub struct Access {
     pub basic: Option<(String, SecretString)>,
     /// A token that is sent as `Authorization: Bearer`.
     pub bearer: Option<SecretString>,
+    /// A token that a registry's server of tokens takes instead of a password.
+    pub identity_token: Option<SecretString>,
     /// The private key for ssh, as a file.
     pub identity: Option<KeyFile>,
     /// The host keys that are trusted.
@@ -70,6 +75,9 @@ pub enum AccessError {
         /// What is wrong with it.
         why: NetrcError,
     },
+    /// A docker configuration that has nothing for the registry.
+    #[error(transparent)]
+    Docker(#[from] DockerError),
     /// ssh without anything to check the host's key against.
     #[error(
         "no host keys are known for ssh: put `known_hosts` into the credential or start with --ssh-known-hosts-file; hosts are never trusted unseen"
@@ -89,7 +97,9 @@ impl AccessError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Missing(_) | Self::Netrc { .. } => Reason::CredentialMissing,
-            Self::Unfit { .. } | Self::NotText(_) | Self::Client(_) => Reason::AuthenticationFailed,
+            Self::Unfit { .. } | Self::NotText(_) | Self::Client(_) | Self::Docker(_) => {
+                Reason::AuthenticationFailed
+            }
             Self::NoKnownHosts => Reason::HostNotTrusted,
             Self::Volume(_) => Reason::Volume,
             Self::Key(_) => Reason::Internal,
@@ -149,7 +159,7 @@ pub fn access(
             );
             return Err(AccessError::Missing(text));
         }
-        (_, Some(id)) => named(config, id, address)?,
+        (_, Some(id)) => named(config, id, &request.source.kind, address)?,
     };
     if access.basic.is_none() && access.bearer.is_none() && address.scheme.is_http() {
         access.basic.clone_from(&address.userinfo);
@@ -183,7 +193,12 @@ pub fn access(
     Ok(access)
 }
 
-fn named(config: &Config, id: &str, address: &Address) -> Result<Access, AccessError> {
+fn named(
+    config: &Config,
+    id: &str,
+    kind: &SourceKind,
+    address: &Address,
+) -> Result<Access, AccessError> {
     let Some(root) = &config.credentials else {
         return Err(AccessError::Missing(format!(
             "the request names the credential {id}, and this process was started without --credentials"
@@ -224,6 +239,15 @@ fn named(config: &Config, id: &str, address: &Address) -> Result<Access, AccessE
             SecretString::from(password),
         ));
     }
+    let proven = access.basic.is_some() || access.bearer.is_some();
+    if *kind == SourceKind::Oci && !proven {
+        let (host, path) = address.place();
+        if let Some(found) = docker::find(&values, &host, &path)? {
+            access.basic = found.basic;
+            access.bearer = found.bearer;
+            access.identity_token = found.identity;
+        }
+    }
     if let Some(key) = values
         .get("identity")
         .or_else(|| values.get("ssh-privatekey"))
@@ -240,11 +264,15 @@ fn named(config: &Config, id: &str, address: &Address) -> Result<Access, AccessE
             if access.basic.is_none()
                 && access.bearer.is_none()
                 && access.client.is_none()
+                && access.identity_token.is_none()
                 && access.ca.is_none() =>
         {
-            Err(unfit(
-                "username and password, bearerToken, tls.crt and tls.key, or ca.crt",
-            ))
+            Err(unfit(match kind {
+                SourceKind::Oci => {
+                    ".dockerconfigjson, username and password, bearerToken, tls.crt and tls.key, or ca.crt"
+                }
+                _ => "username and password, bearerToken, tls.crt and tls.key, or ca.crt",
+            }))
         }
         Scheme::Ssh if access.identity.is_none() => Err(unfit("identity, and known_hosts")),
         _ => Ok(access),
@@ -270,6 +298,7 @@ impl Access {
         let secrets = [
             self.basic.as_ref().map(|(_, password)| password),
             self.bearer.as_ref(),
+            self.identity_token.as_ref(),
         ];
         for secret in secrets.into_iter().flatten() {
             let secret = secret.expose_secret();

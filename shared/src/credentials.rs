@@ -198,11 +198,14 @@ fn is_id(text: &str) -> bool {
 }
 
 /// A Secret's key may hold letters, digits, `-`, `_` and `.`; it is a file
-/// name unless it is one of the two folders.
+/// name (`.dockerconfigjson`, too) unless it is one of the two folders, or
+/// what a file is called before it is whole.
 fn file_name(key: &str) -> Result<&str, CredentialError> {
     let sound = !key.is_empty()
         && key.len() <= 253
-        && !key.starts_with('.')
+        && key != "."
+        && !key.starts_with("..")
+        && !key.starts_with(publish::TEMPORARY_PREFIX)
         && key
             .bytes()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));

@@ -360,6 +360,10 @@ fn credentials_change_their_id_with_their_content_and_owner() {
     );
     store.retain(|kept| kept == id).unwrap();
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2);
+    // What a pull secret is called.
+    let pull = BTreeMap::from([(".dockerconfigjson".to_owned(), b"{}".to_vec())]);
+    let id = store.put(&secret("a"), &pull).unwrap();
+    assert_eq!(credentials::load(root.path(), &id).unwrap(), pull);
 }
 
 #[test]
@@ -370,7 +374,7 @@ fn credential_names_stay_in_their_folder() {
         namespace: "a".into(),
         name: "b".into(),
     };
-    for key in ["../x", "", ".", "a/b"] {
+    for key in ["../x", "", ".", "..", "..data", ".tmp-x", "a/b"] {
         let values = BTreeMap::from([(key.to_owned(), vec![])]);
         assert!(
             matches!(store.put(&secret, &values), Err(CredentialError::Name(_))),
