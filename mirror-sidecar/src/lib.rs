@@ -38,6 +38,7 @@ pub mod janitor;
 pub mod logging;
 pub mod metrics;
 pub mod mirror;
+pub mod oci;
 pub mod places;
 pub mod range;
 pub mod repository;
