@@ -16,6 +16,7 @@ pub mod daemon;
 pub mod git;
 pub mod guard;
 pub mod helm;
+pub mod helm_repository;
 pub mod http_client;
 pub mod kubernetes;
 pub mod metrics;

@@ -32,6 +32,22 @@ pub fn web(url: &str) -> Source {
     }
 }
 
+/// A Helm repository, without a credential.
+pub fn helm(url: &str) -> Source {
+    Source {
+        kind: SourceKind::Helm,
+        url: url.to_owned(),
+        credential: None,
+    }
+}
+
+/// A chart of a repository in a version or a range of versions, as a want named `key`.
+pub fn version(key: &str, chart: &str, version: &str) -> Want {
+    let mut want = want(key, WantKind::Chart, "", chart);
+    want.spec.version = Some(version.to_owned());
+    want
+}
+
 /// A chart at a ref, as a want named `key`.
 pub fn chart(key: &str, reference: &str, path: &str) -> Want {
     want(key, WantKind::Chart, reference, path)

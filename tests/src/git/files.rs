@@ -6,19 +6,28 @@ use std::sync::{Mutex, PoisonError};
 
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode, header};
-use axum::{body::Body, response::IntoResponse};
+use axum::{
+    body::{Body, Bytes},
+    response::IntoResponse,
+};
 
 /// What stands before the name of a file in its path.
 const FOLDER: &str = "/files/";
 
 /// Files by their names.
 #[derive(Debug, Default)]
-pub(super) struct Files(Mutex<BTreeMap<String, String>>);
+pub(super) struct Files(Mutex<BTreeMap<String, Bytes>>);
 
 impl Files {
-    pub(super) fn put(&self, name: &str, content: &str) {
+    pub(super) fn put(&self, name: &str, content: &[u8]) {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        files.insert(name.to_owned(), content.to_owned());
+        files.insert(name.to_owned(), Bytes::copy_from_slice(content));
+    }
+
+    /// Takes away all whose names begin so.
+    pub(super) fn remove(&self, prefix: &str) {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|name, _| !name.starts_with(prefix));
     }
 
     pub(super) fn url(base: &str, name: &str) -> String {

@@ -174,8 +174,13 @@ impl HttpServer {
     }
 
     /// Serves a plain file, or another content of it.
-    pub fn put_file(&self, name: &str, content: &str) {
-        self.shared.files.put(name, content);
+    pub fn put_file(&self, name: &str, content: impl AsRef<[u8]>) {
+        self.shared.files.put(name, content.as_ref());
+    }
+
+    /// Takes away all plain files whose names begin with `prefix`.
+    pub fn remove_files(&self, prefix: &str) {
+        self.shared.files.remove(prefix);
     }
 
     /// The address of a plain file, which need not be there.

@@ -11,5 +11,6 @@ mod breaking;
 mod common;
 mod credentials;
 mod following;
+mod repositories;
 mod serving;
 mod urls;
