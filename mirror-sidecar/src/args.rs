@@ -66,6 +66,16 @@ pub struct Args {
     )]
     pub schemes: Vec<String>,
 
+    /// Registries that are asked over http, which everybody on the way can read: host and
+    /// port as in their `oci://` URLs. All others are asked over https.
+    #[arg(
+        long,
+        env = "MIRROR_PLAIN_HTTP_REGISTRIES",
+        value_delimiter = ',',
+        value_name = "HOST"
+    )]
+    pub plain_http_registries: Vec<String>,
+
     /// How long mirrors, manifests and artifacts stay once nothing asks for them.
     #[arg(long, env = "MIRROR_GRACE", default_value = "15m", value_parser = duration, value_name = "DURATION")]
     pub grace: SignedDuration,

@@ -37,6 +37,8 @@ pub struct Config {
     pub netrc: Option<PathBuf>,
     /// Address schemes that are accepted.
     pub schemes: BTreeSet<Scheme>,
+    /// Registries that are asked in the clear, as `host:port`.
+    pub plain_registries: BTreeSet<String>,
     /// How long what nothing asks for stays.
     pub grace: Duration,
     /// How often everything is looked at again.
@@ -57,6 +59,11 @@ pub enum ConfigError {
     /// An unknown address scheme.
     #[error("--schemes: `{0}` is none of file, git, http, https, ssh")]
     Scheme(String),
+    /// No host.
+    #[error(
+        "--plain-http-registries: `{0}` is no host with or without a port, such as localhost:5000"
+    )]
+    Registry(String),
     /// A number that must not be zero.
     #[error("{0} must be at least 1")]
     Zero(&'static str),
@@ -94,6 +101,15 @@ impl TryFrom<Args> for Config {
                 Scheme::from_str(word.trim()).map_err(|()| ConfigError::Scheme(word.clone()))
             })
             .collect::<Result<_, _>>()?;
+        let registry = |word: &String| {
+            let host = word.trim().to_ascii_lowercase();
+            let sound = !host.is_empty() && !host.contains(['/', '@', ' ']);
+            sound
+                .then_some(host)
+                .ok_or_else(|| ConfigError::Registry(word.clone()))
+        };
+        let plain_registries = args.plain_http_registries.iter().map(registry);
+        let plain_registries = plain_registries.collect::<Result<_, _>>()?;
         if args.max_concurrent == 0 {
             return Err(ConfigError::Zero("--max-concurrent"));
         }
@@ -147,6 +163,7 @@ impl TryFrom<Args> for Config {
             known_hosts: readable("--ssh-known-hosts-file", args.ssh_known_hosts_file)?,
             netrc,
             schemes,
+            plain_registries,
             grace: args.grace.unsigned_abs(),
             rescan: args.rescan_interval.unsigned_abs(),
             lock_wait: args.lock_wait.unsigned_abs(),

@@ -291,6 +291,19 @@ fn text(values: &Values, key: &str) -> Result<Option<String>, AccessError> {
 }
 
 impl Access {
+    /// Parts what is said by a request itself to prove who asks from all the rest: whom to
+    /// trust, and what the connection proves.
+    #[must_use]
+    pub fn part(mut self) -> (Self, Self) {
+        let proof = Self {
+            basic: self.basic.take(),
+            bearer: self.bearer.take(),
+            identity_token: self.identity_token.take(),
+            ..Self::default()
+        };
+        (proof, self)
+    }
+
     /// `text` with every secret of this access cut out of it.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {

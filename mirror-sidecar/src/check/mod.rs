@@ -7,6 +7,7 @@
 mod build;
 mod group;
 mod mirrored;
+mod registry;
 mod repository;
 mod resolve;
 mod web;
@@ -32,6 +33,7 @@ use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
 use crate::mirror::{MirrorError, Remote};
+use crate::oci::Tokens;
 use crate::places::{Places, Seat};
 use crate::schedule::backoff;
 use crate::serving::Serving;
@@ -99,6 +101,8 @@ pub struct State {
     file: Option<web::Got>,
     /// Of a Helm repository: what was read of its index.
     repository: Option<repository::Read>,
+    /// What a registry takes as a proof of who asks.
+    tokens: Tokens,
     /// Why something that is wanted may be had in a moment, and was tried how often in vain.
     again: Option<Reason>,
     retries: u32,
@@ -155,6 +159,7 @@ impl State {
             seat: None,
             file: None,
             repository: None,
+            tokens: Tokens::default(),
             again: None,
             retries: 0,
         }
@@ -337,11 +342,12 @@ fn attempt(
     match &request.source.kind {
         SourceKind::Git => {}
         SourceKind::Helm => return repository::run(context, state, observed, timeout, exchanged),
+        SourceKind::Oci => return registry::run(context, state, observed, timeout, exchanged),
         SourceKind::Http => return web::run(context, state, observed, timeout, exchanged),
         other => {
             let reason = Reason::Unsupported;
             let message = format!(
-                "sources of kind {:?} aren't served by this version, only git, helm and http",
+                "sources of kind {:?} aren't served by this version, only git, helm, oci and http",
                 other.as_str()
             );
             return Err(Failed { reason, message });

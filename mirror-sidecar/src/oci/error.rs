@@ -28,6 +28,11 @@ pub enum OciError {
     /// There is no such thing.
     #[error("the registry has no {0}; push it, or correct chart.repository, name or version")]
     NotFound(String),
+    /// There is no such repository, or no tag in it.
+    #[error(
+        "the registry has no repository {0}; push the chart, or correct chart.repository or name"
+    )]
+    NoRepository(String),
     /// Nobody may pull that.
     #[error(
         "the registry doesn't let {0} be pulled ({1}); it may be missing, or need {2}: name a Secret in chart.chartPullSecret"
@@ -101,18 +106,6 @@ pub enum OciError {
     /// The next page is elsewhere.
     #[error("the registry's list of tags goes on at another place, which isn't asked")]
     Link,
-    /// Nothing fits.
-    #[error("none of the {tags} tags of {repository} is a version within {range:?}{hint}")]
-    NoMatch {
-        /// What was asked for.
-        range: String,
-        /// Where.
-        repository: String,
-        /// How many there are.
-        tags: usize,
-        /// What to do.
-        hint: String,
-    },
     /// The archive is no chart.
     #[error("the chart's archive can't be used: {0}")]
     Archive(#[from] ArchiveError),
@@ -125,22 +118,36 @@ impl OciError {
         match self {
             Self::Url(..) | Self::Realm(..) => Reason::InvalidUrl,
             Self::Name(_) => Reason::InvalidPath,
-            Self::Version(_) => Reason::Unsupported,
+            Self::Version(_) => Reason::InvalidVersion,
             Self::Web(error) | Self::Token(_, error) => error.reason(),
-            Self::NotFound(_) | Self::NoMatch { .. } => Reason::PathNotFound,
+            Self::NotFound(_) => Reason::VersionNotFound,
+            Self::NoRepository(_) => Reason::ChartNotFound,
             Self::Denied(..) | Self::NoLogin | Self::Login(_) => Reason::AuthenticationFailed,
             Self::Index | Self::NotChart(_) | Self::NoArchive | Self::OtherVersion { .. } => {
                 Reason::InvalidChart
             }
+            Self::Digest { .. } => Reason::DigestMismatch,
             Self::Archive(error) => error.reason(),
             Self::NoToken(..)
             | Self::Challenge
             | Self::Manifest(_)
             | Self::DigestKind(_)
-            | Self::Digest { .. }
             | Self::Tags(_)
             | Self::Pages(_)
             | Self::Link => Reason::Remote,
+        }
+    }
+
+    /// Whether the same may well go better in a moment, without anybody mending anything.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Web(error) => matches!(
+                error.reason(),
+                Reason::Unreachable | Reason::UnknownHost | Reason::Timeout | Reason::Remote
+            ),
+            Self::Digest { .. } => true,
+            _ => false,
         }
     }
 

@@ -27,8 +27,8 @@ use challenge::Challenge;
 pub use error::OciError;
 pub use manifest::Blob;
 pub use place::{Place, Wish};
-use tags::Newest;
-pub use token::{Login, Tokens};
+use tags::Sample;
+pub use token::Tokens;
 
 /// Bytes of an answer that is only looked at for what is said of it.
 const NOTHING: u64 = 0;
@@ -41,9 +41,9 @@ pub struct Registry<'a> {
     /// Where it is.
     pub place: &'a Place,
     /// Whom to trust. It proves nothing by itself.
-    pub access: &'a Access,
-    /// Who asks.
-    pub login: &'a Login,
+    pub trust: &'a Access,
+    /// The proof of who asks.
+    pub proof: &'a Access,
     /// Schemes that redirects may lead to.
     pub allowed: &'a BTreeSet<Scheme>,
     /// For each exchange.
@@ -61,11 +61,11 @@ pub struct Manifest {
     pub archive: Blob,
 }
 
-/// The newest tag within a range, and what there was to choose from.
+/// What there is to choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// It, as a version.
-    pub version: Option<semver::Version>,
+pub struct Versions {
+    /// The newest within the range, what is held, and the newest of all: each if it is there.
+    pub versions: Vec<semver::Version>,
     /// How many tags there are.
     pub tags: usize,
 }
@@ -148,31 +148,39 @@ impl Registry<'_> {
         }
     }
 
-    /// Looks for the newest version within `range` among all tags of a repository.
+    /// Looks through all tags of a repository for what `range` takes, and for `held`.
     ///
     /// # Errors
     /// If the tags aren't to be had.
-    pub fn newest(&mut self, repository: &str, range: &Range) -> Result<Found, OciError> {
+    pub fn versions(
+        &mut self,
+        repository: &str,
+        range: &Range,
+        held: Option<&str>,
+    ) -> Result<Versions, OciError> {
         let first = format!("list?n={}", tags::TAGS);
         let mut url = self.url(repository, "tags", &first)?;
         let shown = self.shown(repository);
         let what = || format!("repository {shown}");
-        let mut newest = Newest::of(range);
+        let mut sample = Sample::of(range, held);
         let mut count = 0;
         for _ in 0..tags::PAGES {
             let mut page = Vec::new();
             let asked = (Method::Get, None, tags::BYTES);
-            let head = self.ask(repository, &url, asked, &mut page, &what)?;
+            let head = match self.ask(repository, &url, asked, &mut page, &what) {
+                Err(OciError::NotFound(_)) => return Err(OciError::NoRepository(shown)),
+                answer => answer?,
+            };
             count += tags::read(&page, &mut |tag| {
                 if let Some(version) = place::version_of(tag) {
-                    newest.see(version);
+                    sample.see(&version);
                 }
             })?;
             match tags::next(head.header("link"), &url)? {
                 Some(next) => url = next,
                 None => {
-                    return Ok(Found {
-                        version: newest.version,
+                    return Ok(Versions {
+                        versions: sample.versions(),
                         tags: count,
                     });
                 }
@@ -215,7 +223,7 @@ impl Registry<'_> {
                 method,
                 accept,
                 authorization: known,
-                ..Asked::plain(url.as_str(), self.access, self.allowed, self.timeout, limit)
+                ..Asked::plain(url.as_str(), self.trust, self.allowed, self.timeout, limit)
             };
             let code = match self.web.get(asked, sink) {
                 Ok(Answer::New(head)) => return Ok(head),
@@ -229,7 +237,7 @@ impl Registry<'_> {
                 }
                 Err(WebError::Unauthorized(challenges)) => {
                     self.tokens.forget(repository);
-                    if self.login.basic.is_some() && self.is_basic(&challenges) {
+                    if self.proof.basic.is_some() && self.is_basic(&challenges) {
                         return Err(OciError::Login(self.place.host.clone()));
                     }
                     401
@@ -240,7 +248,7 @@ impl Registry<'_> {
             return Err(match code {
                 404 => OciError::NotFound(what()),
                 401 | 403 => {
-                    let need = match self.login.is_anonymous() {
+                    let need = match anonymous(self.proof) {
                         true => "a credential",
                         false => "another credential than the one that was given",
                     };
@@ -260,14 +268,14 @@ impl Registry<'_> {
 
     /// Gets what the registry wants to hear.
     fn prove(&mut self, repository: &str, challenges: &[String]) -> Result<(), OciError> {
-        if let Some(token) = &self.login.bearer {
+        if let Some(token) = &self.proof.bearer {
             let header = format!("Bearer {}", token.expose_secret());
             self.tokens.keep(repository, header, None);
             return Ok(());
         }
         match challenge::choose(challenges, &self.place.base)? {
             Challenge::Basic => {
-                let Some((user, password)) = &self.login.basic else {
+                let Some((user, password)) = &self.proof.basic else {
                     return Err(OciError::NoLogin);
                 };
                 self.tokens
@@ -290,12 +298,12 @@ impl Registry<'_> {
         service: Option<&str>,
         repository: &str,
     ) -> Result<Vec<u8>, OciError> {
-        let (form, proof): (Option<SecretString>, Option<SecretString>) = match self.login {
-            Login {
-                identity: Some(identity),
+        let (form, proof): (Option<SecretString>, Option<SecretString>) = match self.proof {
+            Access {
+                identity_token: Some(identity),
                 ..
             } => (Some(token::form(identity, service, repository)), None),
-            Login {
+            Access {
                 basic: Some((user, password)),
                 ..
             } => (None, Some(SecretString::from(web::basic(user, password)))),
@@ -310,7 +318,7 @@ impl Registry<'_> {
             authorization: proof.as_ref(),
             ..Asked::plain(
                 url.as_str(),
-                self.access,
+                self.trust,
                 self.allowed,
                 self.timeout,
                 token::BYTES,
@@ -321,13 +329,18 @@ impl Registry<'_> {
         match self.web.get(asked, &mut answer) {
             Ok(_) => Ok(answer),
             Err(WebError::Unauthorized(_) | WebError::Status(400 | 401 | 403))
-                if !self.login.is_anonymous() =>
+                if !anonymous(self.proof) =>
             {
                 Err(OciError::Login(place()))
             }
             Err(error) => Err(OciError::Token(place(), error)),
         }
     }
+}
+
+/// Whether there is nothing to prove who asks.
+fn anonymous(proof: &Access) -> bool {
+    proof.basic.is_none() && proof.bearer.is_none() && proof.identity_token.is_none()
 }
 
 /// The digest by which a registry names content.

@@ -13,6 +13,8 @@ use crate::range::Range;
 pub(super) const BYTES: u64 = 8 * 1024 * 1024;
 /// Pages, at most.
 pub(super) const PAGES: usize = 1000;
+/// Versions that are named where none fits.
+const NAMED: usize = 5;
 /// Tags that are asked for at once.
 pub(super) const TAGS: usize = 1000;
 
@@ -99,30 +101,60 @@ impl<'de> Visitor<'de> for List<'_> {
     }
 }
 
-/// The newest version that was shown to it, and that a range takes.
+/// Of all versions that were shown to it, those that a choice is made among.
 #[derive(Debug)]
-pub(super) struct Newest<'a> {
+pub(super) struct Sample<'a> {
     range: &'a Range,
-    /// It, if there was one.
-    pub(super) version: Option<Version>,
+    held: Option<&'a str>,
+    /// The newest that the range takes.
+    best: Option<Version>,
+    /// What is held, if it is there.
+    same: Option<Version>,
+    /// The newest of all, to be named where none fits; the newest last.
+    newest: Vec<Version>,
 }
 
-impl<'a> Newest<'a> {
+impl<'a> Sample<'a> {
     /// Nothing was shown yet.
     #[must_use]
-    pub(super) fn of(range: &'a Range) -> Self {
+    pub(super) fn of(range: &'a Range, held: Option<&'a str>) -> Self {
         Self {
             range,
-            version: None,
+            held,
+            best: None,
+            same: None,
+            newest: Vec::new(),
         }
     }
 
     /// Looks at one more.
-    pub(super) fn see(&mut self, version: Version) {
-        let newer = self.version.as_ref().is_none_or(|best| version > *best);
-        if newer && self.range.fits(&version) {
-            self.version = Some(version);
+    pub(super) fn see(&mut self, version: &Version) {
+        let newer = self.best.as_ref().is_none_or(|best| version > best);
+        if newer && self.range.fits(version) {
+            self.best = Some(version.clone());
         }
+        if self.held.is_some_and(|held| held == version.to_string()) {
+            self.same = Some(version.clone());
+        }
+        if let Err(at) = self.newest.binary_search(version) {
+            if at > 0 || self.newest.len() < NAMED {
+                self.newest.insert(at, version.clone());
+            }
+            if self.newest.len() > NAMED {
+                self.newest.remove(0);
+            }
+        }
+    }
+
+    /// All of them, each once.
+    #[must_use]
+    pub(super) fn versions(self) -> Vec<Version> {
+        let mut all = self.newest;
+        all.extend(self.best);
+        all.extend(self.same);
+        all.sort();
+        all.dedup();
+        all
     }
 }
 
@@ -194,15 +226,17 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_within_the_range_is_kept() {
-        let best = |range: &str, tags: &[&str]| {
+    fn what_a_choice_is_made_among_is_kept_and_no_more() {
+        let sample = |range: &str, held: Option<&str>, tags: &[&str]| {
             let range = Range::parse(range).unwrap();
-            let mut newest = Newest::of(&range);
+            let mut sample = Sample::of(&range, held);
             let versions = tags
                 .iter()
                 .filter_map(|tag| super::super::place::version_of(tag));
-            versions.for_each(|version| newest.see(version));
-            newest.version.map(|version| version.to_string())
+            versions.for_each(|version| sample.see(&version));
+            let best = sample.best.as_ref().map(ToString::to_string);
+            let all: Vec<String> = sample.versions().iter().map(ToString::to_string).collect();
+            (best, all.join(" "))
         };
         let tags = [
             "1.9.0",
@@ -213,13 +247,27 @@ mod tests {
             "v1.11.0",
             "1.3",
         ];
-        assert_eq!(best("^1.0", &tags).as_deref(), Some("1.10.0"));
-        assert_eq!(best(">=1.0.0-0", &tags).as_deref(), Some("2.0.0"));
-        assert_eq!(best("^1.10.1-0", &tags).as_deref(), Some("1.10.1-rc.1"));
-        assert_eq!(best("3.x", &tags), None);
+        let best = |range: &str| sample(range, None, &tags).0;
+        assert_eq!(best("^1.0").as_deref(), Some("1.10.0"));
+        assert_eq!(best(">=1.0.0-0").as_deref(), Some("2.0.0"));
+        assert_eq!(best("^1.10.1-0").as_deref(), Some("1.10.1-rc.1"));
+        assert_eq!(best("3.x"), None);
+        let builds = sample("1.x", None, &["1.0.0_b", "1.0.0_a"]);
+        assert_eq!(builds.0.as_deref(), Some("1.0.0+b"));
+
+        let many = [
+            "9.0.0", "1.0.0", "3.0.0", "2.0.0", "8.0.0", "7.0.0", "6.0.0", "9.0.0", "5.0.0",
+        ];
+        let newest = "5.0.0 6.0.0 7.0.0 8.0.0 9.0.0";
+        assert_eq!(sample("0.x", None, &many).1, newest);
+        assert_eq!(sample("<3.0.0", None, &many).1, format!("2.0.0 {newest}"));
         assert_eq!(
-            best("1.x", &["1.0.0_b", "1.0.0_a"]).as_deref(),
-            Some("1.0.0+b")
+            sample("<2", Some("3.0.0"), &many).1,
+            format!("1.0.0 3.0.0 {newest}")
+        );
+        assert_eq!(
+            sample("<2", Some("4.0.0"), &many).1,
+            format!("1.0.0 {newest}")
         );
     }
 

@@ -29,31 +29,31 @@ fn place(server: &Server) -> Place {
 /// Asks the registry at `server` as `login`.
 fn with<T>(
     server: &Server,
-    login: &Login,
+    proof: &Access,
     tokens: &mut Tokens,
     ask: impl FnOnce(&mut Registry<'_>) -> T,
 ) -> T {
     ask(&mut Registry {
         web: &Web::default(),
         place: &place(server),
-        access: &Access::default(),
-        login,
+        trust: &Access::default(),
+        proof,
         allowed: &allowed(),
         timeout: LONG,
         tokens,
     })
 }
 
-fn digest(server: &Server, login: &Login) -> Result<String, OciError> {
-    with(server, login, &mut Tokens::default(), |registry| {
+fn digest(server: &Server, proof: &Access) -> Result<String, OciError> {
+    with(server, proof, &mut Tokens::default(), |registry| {
         registry.digest("charts/web", "1.0.0")
     })
 }
 
-fn password(password: &str) -> Login {
-    Login {
+fn password(password: &str) -> Access {
+    Access {
         basic: Some(("me".to_owned(), SecretString::from(password.to_owned()))),
-        ..Login::default()
+        ..Access::default()
     }
 }
 
@@ -117,7 +117,7 @@ fn a_chart_comes_by_its_digests() {
     let server = Server::start(chart);
     with(
         &server,
-        &Login::default(),
+        &Access::default(),
         &mut Tokens::default(),
         |registry| {
             let digest = registry.digest("charts/web", "1.0.0").unwrap();
@@ -153,7 +153,7 @@ fn a_registry_that_does_not_say_the_digest_is_asked_for_the_manifest() {
         true => ok("docker-content-digest: odd\r\n", b""),
         false => ok("", manifest().as_bytes()),
     });
-    let found = digest(&server, &Login::default()).unwrap();
+    let found = digest(&server, &Access::default()).unwrap();
     assert_eq!(found, digest_of(manifest().as_bytes()));
 }
 
@@ -166,7 +166,7 @@ fn what_is_not_what_its_digest_says_is_refused() {
     });
     with(
         &server,
-        &Login::default(),
+        &Access::default(),
         &mut Tokens::default(),
         |registry| {
             let asked = digest_of(b"other");
@@ -212,8 +212,8 @@ fn an_identity_token_is_sent_as_a_form() {
         false => status("404 Not Found", "", b""),
     });
     let server = behind_token(tokens.url("/t"));
-    let login = Login {
-        identity: Some(SecretString::from("secret".to_owned())),
+    let login = Access {
+        identity_token: Some(SecretString::from("secret".to_owned())),
         ..password("wrong")
     };
     digest(&server, &login).unwrap();
@@ -290,11 +290,11 @@ fn a_password_is_sent_where_it_is_wanted_and_when() {
     let wrong = digest(&server, &password("wr0ng")).unwrap_err();
     assert!(matches!(wrong, OciError::Login(_)), "{wrong}");
     assert!(wrong.is_of_registry() && !wrong.to_string().contains("wr0ng"));
-    let none = digest(&server, &Login::default()).unwrap_err();
+    let none = digest(&server, &Access::default()).unwrap_err();
     assert!(matches!(none, OciError::NoLogin), "{none}");
-    let token = Login {
+    let token = Access {
         bearer: Some(SecretString::from("own".to_owned())),
-        ..Login::default()
+        ..Access::default()
     };
     digest(&server, &token).unwrap_err();
     assert!(
@@ -322,7 +322,7 @@ fn whose_fault_a_refusal_is_is_told_apart() {
     // A token is given, and it isn't enough: of this repository alone.
     let realm = Server::of(r#"{"token":"t-2"}"#);
     let server = behind_token(realm.url("/token"));
-    let denied = digest(&server, &Login::default()).unwrap_err();
+    let denied = digest(&server, &Access::default()).unwrap_err();
     assert!(matches!(denied, OciError::Denied(..)), "{denied}");
     assert!(!denied.is_of_registry());
     assert!(denied.to_string().contains("chartPullSecret"), "{denied}");
@@ -330,12 +330,12 @@ fn whose_fault_a_refusal_is_is_told_apart() {
 
     let nonsense = Server::of("<html>");
     let server = behind_token(nonsense.url("/token"));
-    let error = digest(&server, &Login::default()).unwrap_err();
+    let error = digest(&server, &Access::default()).unwrap_err();
     assert!(matches!(error, OciError::NoToken(..)), "{error}");
 
     for (code, of_registry) in [("503 X", true), ("429 X", true), ("400 X", false)] {
         let server = Server::start(move |_| status(code, "", b""));
-        let error = digest(&server, &Login::default()).unwrap_err();
+        let error = digest(&server, &Access::default()).unwrap_err();
         assert_eq!(error.is_of_registry(), of_registry, "{error}");
     }
 }
@@ -356,11 +356,12 @@ fn tags_are_looked_through_page_by_page() {
     let range = Range::parse("1.x").unwrap();
     let found = with(
         &server,
-        &Login::default(),
+        &Access::default(),
         &mut Tokens::default(),
-        |registry| registry.newest("charts/web", &range).unwrap(),
+        |registry| registry.versions("charts/web", &range, None).unwrap(),
     );
-    assert_eq!(found.version.unwrap().to_string(), "1.10.0");
+    let versions: Vec<String> = found.versions.iter().map(ToString::to_string).collect();
+    assert_eq!(versions.join(" "), "0.9.0 1.0.0 1.2.0 1.10.0 2.0.0");
     assert_eq!((found.tags, server.asked().len()), (6, 3));
 }
 
@@ -370,9 +371,9 @@ fn a_list_without_an_end_has_one() {
     let range = Range::parse("1.x").unwrap();
     let error = with(
         &server,
-        &Login::default(),
+        &Access::default(),
         &mut Tokens::default(),
-        |registry| registry.newest("charts/web", &range).unwrap_err(),
+        |registry| registry.versions("charts/web", &range, None).unwrap_err(),
     );
     assert!(matches!(error, OciError::Pages(_)), "{error}");
     assert_eq!(server.asked().len(), tags::PAGES);

@@ -1,7 +1,7 @@
 //! Tokens of registries: asked for where the registry says, for pulling alone, and kept in
 //! memory as long as they are good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use secrecy::{ExposeSecret, SecretString};
@@ -20,25 +20,6 @@ const USUAL: u64 = 60;
 const LONGEST: u64 = 3600;
 /// Before its end, a token is no longer used: clocks differ, and answers take time.
 const MARGIN: Duration = Duration::from_secs(10);
-
-/// Who asks.
-#[derive(Debug, Default)]
-pub struct Login {
-    /// User and password.
-    pub basic: Option<(String, SecretString)>,
-    /// A token for the registry itself, as it is.
-    pub bearer: Option<SecretString>,
-    /// What the server of tokens takes instead of a password.
-    pub identity: Option<SecretString>,
-}
-
-impl Login {
-    /// Whether there is anything to prove who asks.
-    #[must_use]
-    pub fn is_anonymous(&self) -> bool {
-        self.basic.is_none() && self.bearer.is_none() && self.identity.is_none()
-    }
-}
 
 /// Values of the `Authorization` header that a registry takes, by repository.
 #[derive(Debug, Default)]
@@ -73,10 +54,10 @@ impl Tokens {
         self.held.remove(repository);
     }
 
-    /// Drops what is of no use any more.
-    pub fn tidy(&mut self, used: &dyn Fn(&str) -> bool, now: Instant) {
+    /// Drops what is good no longer, or for none of the repositories that are asked for.
+    pub fn tidy(&mut self, used: &BTreeSet<String>, now: Instant) {
         self.held.retain(|repository, held| {
-            used(repository) && held.until.is_none_or(|until| now < until)
+            used.contains(repository) && held.until.is_none_or(|until| now < until)
         });
     }
 }
@@ -184,9 +165,14 @@ mod tests {
         assert_eq!(of(&tokens, "c", now), None);
         assert_eq!(of(&tokens, "b", later).as_deref(), Some("Basic b"));
         assert!(!format!("{tokens:?}").contains("Bearer"));
-        tokens.tidy(&|name| name == "a", now);
+        let both = ["a".to_owned(), "b".to_owned()].into();
+        tokens.tidy(&both, now);
+        assert_eq!(tokens.held.len(), 2);
+        tokens.tidy(&both, later);
+        assert_eq!(tokens.held.len(), 1);
+        tokens.tidy(&["a".to_owned()].into(), now);
         assert_eq!(of(&tokens, "b", now), None);
-        assert!(of(&tokens, "a", now).is_some());
+        tokens.keep("a", "Bearer a".to_owned(), None);
         tokens.forget("a");
         assert_eq!(of(&tokens, "a", now), None);
     }

@@ -79,9 +79,7 @@ fn vanished(held: &str, asked: &str, best: Option<&Entry>) -> Miss {
     };
     Miss {
         reason: Reason::VersionNotFound,
-        message: format!(
-            "version {held} is gone from the index; what was fetched of it stays; {rest}"
-        ),
+        message: format!("version {held} is gone; what was fetched of it stays; {rest}"),
     }
 }
 

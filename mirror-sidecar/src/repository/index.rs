@@ -54,6 +54,17 @@ struct Raw {
 }
 
 impl Entry {
+    /// A version of a chart that stands in no index.
+    #[must_use]
+    pub fn of_version(version: &Version) -> Self {
+        Self {
+            version: version.to_string(),
+            parsed: version.clone(),
+            urls: Vec::new(),
+            digest: None,
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn new(version: &str) -> Option<Self> {
         Self::of(Raw {

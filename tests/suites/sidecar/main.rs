@@ -12,5 +12,6 @@ mod common;
 mod credentials;
 mod following;
 mod repositories;
+mod registries;
 mod serving;
 mod urls;

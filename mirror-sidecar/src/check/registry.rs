@@ -1,0 +1,374 @@
+//! A check of charts in an OCI registry. Of each want the digest of its manifest is asked
+//! for, which costs little; only another digest brings anything else.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tandem_shared::clock;
+use tandem_shared::manifest::{Good, Reason};
+use tandem_shared::observe::Observed;
+use tandem_shared::request::{Request, Want, WantKind};
+use tandem_shared::source::redact_url;
+
+use super::build::{MESSAGE, is_there, rejected};
+use super::group::{Trouble, conclude, groups};
+use super::{Context, FULL, Failed, State};
+use crate::archive;
+use crate::credentials::{self, Access};
+use crate::metrics::Built;
+use crate::oci::place::{tag_of, wish};
+use crate::oci::{OciError, Registry, Tokens, Wish};
+use crate::range::Range;
+use crate::repository::{Entry, choose};
+use crate::snapshot::{self, SnapshotError};
+
+/// Everything that a check goes by.
+struct Check<'a> {
+    context: &'a Context,
+    registry: Registry<'a>,
+    /// Whether the registry was asked for anything.
+    asked: bool,
+}
+
+/// Why a want isn't brought up to date.
+enum Fault {
+    /// The registry can't be talked to, so no other want need be tried.
+    Registry(OciError),
+    /// It is about this want alone.
+    Want(Trouble),
+}
+
+/// What a want stands for now.
+struct Resolved {
+    /// Of the manifest.
+    digest: String,
+    /// The version that was chosen, if the want names versions at all.
+    version: Option<String>,
+    /// The version that the chart has to have.
+    expected: Option<String>,
+}
+
+/// Asks what all wants stand for, and brings their results up to date.
+///
+/// # Errors
+/// Why the registry can't be asked. What was good stays.
+pub(super) fn run(
+    context: &Context,
+    state: &mut State,
+    observed: &Observed<Request>,
+    timeout: Duration,
+    exchanged: &mut bool,
+) -> Result<(), Failed> {
+    let (config, request) = (&context.config, &observed.document);
+    let url = &request.source.url;
+    let place = crate::oci::place::parse(url, &config.schemes, &config.plain_registries).map_err(
+        |error| Failed {
+            reason: error.reason(),
+            message: error.to_string(),
+        },
+    )?;
+    let access = credentials::access(config, request, &place.address).map_err(|error| Failed {
+        reason: error.reason(),
+        message: error.to_string(),
+    })?;
+    for want in &request.wants {
+        let results = &mut state.serving.edit().results;
+        results.entry(want.key.clone()).or_default().asked = Some(want.spec.clone());
+    }
+    let mut bad = BTreeSet::new();
+    if state.rejections.as_ref() != Some(&observed.digest) {
+        let wants = request.wants.iter();
+        let wants = wants.filter(|want| rejected(context, state, &[*want]));
+        bad.extend(wants.map(|want| want.key.as_str()));
+    }
+    let settled = |want: &Want| {
+        let result = state.serving.manifest().results.get(&want.key);
+        result.is_some_and(|result| match &result.good {
+            Some(good) => is_there(context, good),
+            None => result.problem.is_some(),
+        })
+    };
+    if !*exchanged && bad.is_empty() && request.wants.iter().all(settled) {
+        state.rejections = Some(observed.digest.clone());
+        return Ok(());
+    }
+    // What was given out for one credential is nothing to another.
+    let mut tokens = match request.credential_id == state.credential {
+        true => std::mem::take(&mut state.tokens),
+        false => Tokens::default(),
+    };
+    let wants = request.wants.iter();
+    let used = wants.filter_map(|want| place.repository(&want.spec.path).ok());
+    tokens.tidy(&used.collect(), Instant::now());
+    state.publish(context, true);
+    let (proof, trust) = access.part();
+    let mut check = Check {
+        context,
+        registry: Registry {
+            web: &context.web,
+            place: &place,
+            trust: &trust,
+            proof: &proof,
+            allowed: &config.schemes,
+            timeout,
+            tokens: &mut tokens,
+        },
+        asked: false,
+    };
+    let brought = check.bring(state, request, &bad);
+    *exchanged = check.asked;
+    state.tokens = tokens;
+    brought.map_err(|error| Failed {
+        reason: error.reason(),
+        message: shown(&proof, &format!("{}: {error}", redact_url(url))),
+    })?;
+    state.rejections = Some(observed.digest.clone());
+    Ok(())
+}
+
+/// A message without what is secret.
+fn shown(proof: &Access, message: &str) -> String {
+    let text = proof.redact(message);
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(MESSAGE)
+        .collect()
+}
+
+impl Check<'_> {
+    fn bring(
+        &mut self,
+        state: &mut State,
+        request: &Request,
+        bad: &BTreeSet<&str>,
+    ) -> Result<(), OciError> {
+        for wants in groups(request).values() {
+            let mut outcomes = Vec::new();
+            for want in wants {
+                let rewrite = bad.contains(want.key.as_str());
+                let outcome = match self.one(state, want, rewrite) {
+                    Ok(done) => Ok(done),
+                    Err(Fault::Want(trouble)) => Err(trouble),
+                    Err(Fault::Registry(error)) => return Err(error),
+                };
+                outcomes.push((*want, outcome));
+            }
+            conclude(self.context, state, outcomes);
+            state.publish(self.context, true);
+        }
+        Ok(())
+    }
+
+    fn one(
+        &mut self,
+        state: &mut State,
+        want: &Want,
+        rewrite: bool,
+    ) -> Result<(Good, Built), Fault> {
+        if want.spec.kind != WantKind::Chart {
+            let message = "a registry gives charts alone; ask for kind chart";
+            return Err(self.trouble(want, Reason::Unsupported, message, true));
+        }
+        let results = &state.serving.manifest().results;
+        let prior = results
+            .get(&want.key)
+            .and_then(|result| result.good.clone());
+        let there = prior
+            .as_ref()
+            .filter(|prior| !rewrite && is_there(self.context, prior));
+        let place = self.registry.place;
+        let repository = place.repository(&want.spec.path);
+        let repository = repository.map_err(|error| self.fault(want, error))?;
+        let resolved = self.resolve(want, &repository, prior.as_ref(), there)?;
+        if let Some(there) = there
+            && there.upstream_digest.as_ref() == Some(&resolved.digest)
+        {
+            let version = resolved.version.or_else(|| there.version.clone());
+            return Ok((
+                Good {
+                    version,
+                    ..there.clone()
+                },
+                Built::Unchanged,
+            ));
+        }
+        self.make(state, want, &repository, resolved, prior.as_ref(), rewrite)
+    }
+
+    /// What a want stands for now.
+    fn resolve(
+        &mut self,
+        want: &Want,
+        repository: &str,
+        prior: Option<&Good>,
+        there: Option<&Good>,
+    ) -> Result<Resolved, Fault> {
+        let asked = want.spec.version.as_deref().unwrap_or("*");
+        let wish = wish(asked).map_err(|error| self.fault(want, error))?;
+        let (tag, version) = match wish {
+            Wish::Digest { digest, version } => {
+                // It can't be anything else than what it was.
+                self.asked |=
+                    there.is_none_or(|there| there.upstream_digest != Some(digest.clone()));
+                return Ok(Resolved {
+                    digest,
+                    version: version.clone(),
+                    expected: version,
+                });
+            }
+            Wish::Tag(tag) => {
+                let version = crate::range::exact(asked).map(|_| asked.trim().to_owned());
+                (tag, version)
+            }
+            Wish::Range(text) => {
+                let held = prior.and_then(|prior| prior.version.as_deref());
+                let held = held.or(want.prefer.version.as_deref());
+                let version = self.choose(want, repository, &text, held)?;
+                (tag_of(&version), Some(version))
+            }
+        };
+        self.asked = true;
+        let begun = Instant::now();
+        let digest = self.registry.digest(repository, &tag);
+        self.count("digest", &digest, begun);
+        Ok(Resolved {
+            digest: digest.map_err(|error| self.fault(want, error))?,
+            version,
+            expected: None,
+        })
+    }
+
+    /// The version that a range stands for now.
+    fn choose(
+        &mut self,
+        want: &Want,
+        repository: &str,
+        text: &str,
+        held: Option<&str>,
+    ) -> Result<String, Fault> {
+        let range = Range::parse(text).map_err(|error| {
+            self.trouble(want, Reason::InvalidVersion, &error.to_string(), true)
+        })?;
+        self.asked = true;
+        let begun = Instant::now();
+        let found = self.registry.versions(repository, &range, held);
+        self.count("tags", &found, begun);
+        let found = found.map_err(|error| self.fault(want, error))?;
+        let entries: Vec<Entry> = found.versions.iter().map(Entry::of_version).collect();
+        match choose(&entries, text, held) {
+            Ok(entry) => Ok(entry.version.clone()),
+            Err(miss) => {
+                let message = format!("of {} tags in {repository}: {}", found.tags, miss.message);
+                Err(self.trouble(want, miss.reason, &message, true))
+            }
+        }
+    }
+
+    /// Gets a chart, and makes its artifact.
+    fn make(
+        &mut self,
+        state: &mut State,
+        want: &Want,
+        repository: &str,
+        resolved: Resolved,
+        prior: Option<&Good>,
+        rewrite: bool,
+    ) -> Result<(Good, Built), Fault> {
+        let (context, config) = (self.context, &self.context.config);
+        let begun = Instant::now();
+        let manifest = self.registry.manifest(repository, &resolved.digest);
+        self.count("manifest", &manifest, begun);
+        let manifest = manifest.map_err(|error| self.fault(want, error))?;
+        let inputs = format!("oci:{}", manifest.archive.digest);
+        if let Some(prior) = prior
+            && prior.inputs == inputs
+            && !rewrite
+            && is_there(context, prior)
+        {
+            // Pushed again: another manifest of the same archive.
+            let good = Good {
+                version: resolved.version.or_else(|| prior.version.clone()),
+                upstream_digest: Some(manifest.digest),
+                ..prior.clone()
+            };
+            return Ok((good, Built::Unchanged));
+        }
+        if context.over_budget() {
+            return Err(self.trouble(want, Reason::Volume, FULL, false));
+        }
+        state.sit_down(context);
+        let begun = Instant::now();
+        let limit = config.limits.bytes;
+        let archive = self.registry.blob(repository, &manifest.archive, limit);
+        self.count("blob", &archive, begun);
+        let archive = archive.map_err(|error| self.fault(want, error))?;
+        let unpacked = archive::unpack(archive.as_slice(), config.limits)
+            .map_err(|error| self.fault(want, error.into()))?;
+        let chart = unpacked.chart.name.clone();
+        if let Some(asked) = resolved.expected
+            && crate::range::exact(&asked) != crate::range::exact(&chart.version)
+        {
+            let found = chart.version;
+            return Err(self.fault(want, OciError::OtherVersion { found, asked }));
+        }
+        let packer = unpacked
+            .packer(config.limits)
+            .map_err(|error| self.fault(want, error.into()))?;
+        let hold = context.inventory.hold(&state.name);
+        let stored = snapshot::store(packer, &config.volume.served, &hold, rewrite).map_err(
+            |error: SnapshotError| {
+                let lasting = !error.may_pass();
+                self.trouble(want, error.reason(), &error.to_string(), lasting)
+            },
+        )?;
+        let same = prior.filter(|prior| prior.artifact == stored.digest);
+        let good = Good {
+            commit: None,
+            version: resolved.version.or_else(|| Some(chart.version.clone())),
+            upstream_digest: Some(manifest.digest),
+            inputs,
+            artifact: stored.digest,
+            same_as: Vec::new(),
+            chart: Some(chart),
+            resolved: Vec::new(),
+            size: stored.size,
+            since: same.map_or_else(clock::now, |prior| prior.since),
+        };
+        let built = if stored.written {
+            Built::Written
+        } else {
+            Built::Same
+        };
+        Ok((good, built))
+    }
+
+    fn count<T>(&self, kind: &'static str, outcome: &Result<T, OciError>, begun: Instant) {
+        let outcome = match outcome {
+            Ok(_) => "success",
+            Err(error) if error.reason() == Reason::Timeout => "timeout",
+            Err(_) => "failure",
+        };
+        self.context.metrics.got(kind, outcome, begun.elapsed());
+    }
+
+    fn fault(&self, want: &Want, error: OciError) -> Fault {
+        if error.is_of_registry() {
+            Fault::Registry(error)
+        } else {
+            let lasting = !error.may_pass();
+            self.trouble(want, error.reason(), &error.to_string(), lasting)
+        }
+    }
+
+    fn trouble(&self, want: &Want, reason: Reason, message: &str, lasting: bool) -> Fault {
+        let path = &want.spec.path;
+        let version = want.spec.version.as_deref().unwrap_or("*");
+        let message = format!("chart {path:?} {version:?}: {message}");
+        Fault::Want(Trouble {
+            reason,
+            message: shown(self.registry.proof, &message),
+            commit: None,
+            lasting,
+        })
+    }
+}
