@@ -4,6 +4,7 @@
 //! or through a file in memory that is gone with this process. Nothing of it
 //! is in an argument, a URL or a file on a disk.
 
+mod app;
 mod client;
 mod docker;
 mod netrc;
@@ -22,6 +23,7 @@ use thiserror::Error;
 
 use crate::address::{Address, Scheme};
 use crate::config::Config;
+pub use app::{App, AppError};
 pub use client::{ClientCertificate, ClientError};
 pub use docker::DockerError;
 pub use netrc::{Netrc, NetrcError};
@@ -35,6 +37,8 @@ pub struct Access {
     pub bearer: Option<SecretString>,
     /// A token that a registry's server of tokens takes instead of a password.
     pub identity_token: Option<SecretString>,
+    /// The GitHub App whose token is the password, once [`crate::github`] has got it.
+    pub app: Option<App>,
     /// The private key for ssh, as a file.
     pub identity: Option<KeyFile>,
     /// The host keys that are trusted.
@@ -67,6 +71,9 @@ pub enum AccessError {
     /// A client certificate that is none.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// A GitHub App that is none, or that of another host.
+    #[error(transparent)]
+    App(#[from] AppError),
     /// The operator's netrc file isn't of use.
     #[error("{} that --netrc-file names: {why}; http sources without a credential of their own are not asked until it is mended", path.display())]
     Netrc {
@@ -97,9 +104,11 @@ impl AccessError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Missing(_) | Self::Netrc { .. } => Reason::CredentialMissing,
-            Self::Unfit { .. } | Self::NotText(_) | Self::Client(_) | Self::Docker(_) => {
-                Reason::AuthenticationFailed
-            }
+            Self::Unfit { .. }
+            | Self::NotText(_)
+            | Self::Client(_)
+            | Self::Docker(_)
+            | Self::App(_) => Reason::AuthenticationFailed,
             Self::NoKnownHosts => Reason::HostNotTrusted,
             Self::Volume(_) => Reason::Volume,
             Self::Key(_) => Reason::Internal,
@@ -248,6 +257,9 @@ fn named(
             access.identity_token = found.identity;
         }
     }
+    if *kind == SourceKind::Git && address.scheme.is_http() {
+        access.app = App::of(&values, address, &config.schemes)?;
+    }
     if let Some(key) = values
         .get("identity")
         .or_else(|| values.get("ssh-privatekey"))
@@ -265,6 +277,7 @@ fn named(
                 && access.bearer.is_none()
                 && access.client.is_none()
                 && access.identity_token.is_none()
+                && access.app.is_none()
                 && access.ca.is_none() =>
         {
             Err(unfit(match kind {

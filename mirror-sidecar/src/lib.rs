@@ -14,6 +14,7 @@
 //! | [`check`] | one look at one source, from its request to its manifest |
 //! | [`address`], [`credentials`] | what is reached, and with which proof |
 //! | [`git`], [`askpass`] | how the git program is run, and what it may know |
+//! | [`github`] | tokens of GitHub Apps |
 //! | [`mirror`] | one bare repository: listing, fetching, keeping it small |
 //! | [`web`] | one GET of what is behind a URL |
 //! | [`repository`] | a Helm repository: its index, a version, an archive |
@@ -31,6 +32,7 @@ pub mod check;
 pub mod config;
 pub mod credentials;
 pub mod git;
+pub mod github;
 pub mod health;
 pub mod http;
 pub mod inventory;
@@ -66,6 +68,7 @@ use tokio::sync::watch;
 use check::Context;
 use config::Config;
 use git::Git;
+use github::Tokens;
 use health::Health;
 use http::Shown;
 use inventory::Inventory;
@@ -138,6 +141,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         inventory,
         health,
         web: Web::default(),
+        tokens: Tokens::default(),
     });
     let fetching = Arc::clone(&context);
     let mut schedule = std::pin::pin!(schedule::run(context, ended(stopped)));

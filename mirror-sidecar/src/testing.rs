@@ -28,6 +28,7 @@ use crate::args::Args;
 use crate::check::{self, Context, Ended, State};
 use crate::config::Config;
 use crate::git::Git;
+use crate::github::Tokens;
 use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
@@ -184,6 +185,7 @@ impl Sidecar {
             inventory,
             health: Arc::new(Health::default()),
             web: Web::default(),
+            tokens: Tokens::default(),
         };
         let request = Request {
             schema: Request::current_schema(),

@@ -29,6 +29,7 @@ use crate::address;
 use crate::config::Config;
 use crate::credentials;
 use crate::git::Git;
+use crate::github::Tokens;
 use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
@@ -64,6 +65,8 @@ pub struct Context {
     pub places: Places,
     /// The HTTP client.
     pub web: Web,
+    /// Tokens of GitHub Apps.
+    pub tokens: Tokens,
 }
 
 impl Context {
@@ -362,19 +365,40 @@ fn attempt(
                 message: error.to_string(),
             }
         })?;
-    let access = credentials::access(config, request, &address).map_err(|error| Failed {
+    let mut access = credentials::access(config, request, &address).map_err(|error| Failed {
         reason: error.reason(),
         message: error.to_string(),
     })?;
-    let remote = Remote {
-        address: &address,
-        access: &access,
-        timeout,
-    };
-    mirrored::run(context, state, observed, remote, exchanged).map_err(|error| Failed {
-        reason: error.reason(),
-        message: shown(&error, state.broken, remote),
-    })
+    let id = request.credential_id.as_deref().unwrap_or_default();
+    loop {
+        let held = context
+            .tokens
+            .provide(&context.web, id, &mut access, &config.schemes)
+            .map_err(|error| Failed {
+                message: error.to_string(),
+                reason: error.reason,
+            })?;
+        let remote = Remote {
+            address: &address,
+            access: &access,
+            timeout,
+        };
+        let Err(error) = mirrored::run(context, state, observed, remote, exchanged) else {
+            return Ok(());
+        };
+        let reason = error.reason();
+        if reason == Reason::AuthenticationFailed && access.app.is_some() {
+            context.tokens.forget(id);
+            // One that was held for a while may have been revoked; a new one hasn't.
+            if held {
+                continue;
+            }
+        }
+        return Err(Failed {
+            reason,
+            message: shown(&error, state.broken, remote),
+        });
+    }
 }
 
 fn shown(error: &MirrorError, broken: bool, remote: Remote<'_>) -> String {

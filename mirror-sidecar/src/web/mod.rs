@@ -211,6 +211,9 @@ impl Web {
                 continue;
             }
             return match status.as_u16() {
+                201 if matches!(asked.method, Method::Form(_)) => {
+                    body(answer, &at, asked.limit, sink).map(Answer::New)
+                }
                 200 => body(answer, &at, asked.limit, sink).map(Answer::New),
                 304 if held.is_some() => return Ok(Answer::Unchanged),
                 401 => Err(WebError::Unauthorized(challenges(answer.headers()))),

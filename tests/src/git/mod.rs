@@ -3,6 +3,7 @@
 mod cgi;
 mod daemon;
 mod files;
+mod github;
 mod http;
 mod ssh;
 mod upstream;
@@ -15,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use crate::guard;
 
 pub use daemon::GitDaemon;
+pub use github::{AppKey, Stated, TokenServer};
 pub use http::{HttpServer, Knobs, Request, Scheme};
 pub use ssh::SshServer;
 pub use upstream::{Upstream, Upstreams};

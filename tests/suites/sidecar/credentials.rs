@@ -8,7 +8,7 @@ use tandem_shared::manifest::{Manifest, Reason};
 use tandem_shared::request::{Request, Want};
 use tandem_shared::source::{CredentialRef, Source};
 use tandem_tests::charts;
-use tandem_tests::git::{HttpServer, Knobs, Scheme, SshServer};
+use tandem_tests::git::{AppKey, HttpServer, Knobs, Scheme, SshServer, TokenServer};
 use tandem_tests::guard;
 use tandem_tests::pair::Extra;
 use tandem_tests::pki::{Authority, Identity};
@@ -353,6 +353,109 @@ async fn the_operators_ssh_key_and_host_keys_are_read_anew() {
         asked.refresh = marker.to_owned();
         volume.ask(&asked).unwrap();
         good(&volume, &source, "app", &commit).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_github_apps_token_is_asked_for_used_and_renewed() {
+    let (upstreams, upstream, _) = upstream();
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let (key, other) = (AppKey::new().unwrap(), AppKey::new().unwrap());
+    let tokens = TokenServer::start(&key).unwrap();
+    let (volume, role) = start(&Extra::default()).await;
+    let base = tokens.base();
+    let values = |private| {
+        [
+            ("githubAppID", "12"),
+            ("githubAppInstallationID", "34"),
+            ("githubAppPrivateKey", private),
+            ("githubAppBaseURL", base.as_str()),
+        ]
+    };
+    let demand = |token: &str| {
+        server.clear();
+        server.set(|knobs| knobs.login = Some(("x-access-token".to_owned(), token.to_owned())));
+    };
+    let source = git(&server.url("charts"));
+    let want = chart("app", "main", "charts/app");
+    let mut asked = with(&volume, source.clone(), want.clone(), &values(&key.private));
+    let push = |marker: &str| {
+        upstream
+            .write_all(&charts::config_map("charts/app", marker))
+            .unwrap();
+        upstream.push("main", marker).unwrap()
+    };
+
+    // One is got and used until it ends.
+    demand("ghs_one");
+    tokens.give("ghs_one", 3600);
+    for marker in ["first", "second"] {
+        let commit = push(marker);
+        asked.refresh = marker.to_owned();
+        volume.ask(&asked).unwrap();
+        good(&volume, &asked.source, "app", &commit).await.unwrap();
+    }
+    let stated = tokens.stated();
+    assert_eq!(stated.len(), 1, "{stated:?}");
+    assert_eq!(stated[0].installation, "34");
+    assert_eq!(stated[0].claims["iss"], "12");
+
+    // Revoked, another one is got by itself; that one ends at once.
+    demand("ghs_two");
+    tokens.give("ghs_two", 0);
+    let commit = push("third");
+    asked.refresh = "third".to_owned();
+    volume.ask(&asked).unwrap();
+    good(&volume, &asked.source, "app", &commit).await.unwrap();
+    let before = tokens.stated().len();
+    assert!(before > 1);
+
+    // What has ended isn't shown to the server any more.
+    demand("ghs_three");
+    tokens.give("ghs_three", 3600);
+    let commit = push("fourth");
+    asked.refresh = "fourth".to_owned();
+    volume.ask(&asked).unwrap();
+    good(&volume, &asked.source, "app", &commit).await.unwrap();
+    assert_eq!(tokens.stated().len(), before + 1);
+    let refused =
+        |one: &tandem_tests::git::Request| one.authorization.is_some() && one.status == Some(401);
+    assert!(!server.requests().iter().any(refused));
+
+    // Another key is that of another App.
+    let mut wrong = with(
+        &volume,
+        source.clone(),
+        want.clone(),
+        &values(&other.private),
+    );
+    wrong.refresh = "wrong".to_owned();
+    server.clear();
+    let told = self::refused(&volume, &wrong).await;
+    assert!(told.contains("githubAppPrivateKey"), "{told}");
+    assert!(tokens.refused() > 0);
+    assert!(server.requests().is_empty());
+
+    // And another host gets no token of this one.
+    let mut elsewhere = source;
+    elsewhere.url = elsewhere.url.replace("127.0.0.1", "localhost");
+    let mut elsewhere = with(&volume, elsewhere, want, &values(&key.private));
+    elsewhere.refresh = "elsewhere".to_owned();
+    let told = self::refused(&volume, &elsewhere).await;
+    assert!(told.contains("githubAppBaseURL"), "{told}");
+    assert!(server.requests().is_empty());
+    assert_eq!(tokens.stated().len(), before + 1);
+
+    let secret = |key: &AppKey| key.private.lines().nth(1).unwrap().to_owned();
+    for secret in [
+        secret(&key),
+        secret(&other),
+        "ghs_one".to_owned(),
+        "ghs_two".to_owned(),
+        "ghs_three".to_owned(),
+    ] {
+        assert!(volume.find(&secret).unwrap().is_empty());
+        assert!(!role.log().contains(&secret));
     }
 }
 
