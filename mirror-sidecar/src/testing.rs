@@ -325,6 +325,7 @@ pub(crate) fn want(kind: WantKind, reference: Option<&str>, path: &str) -> Want 
         version: None,
         path: path.to_owned(),
         skip_dependencies: false,
+        submodules: false,
     };
     Want {
         key,

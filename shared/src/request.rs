@@ -100,6 +100,9 @@ pub struct WantSpec {
     /// Leave the chart's dependencies as the tree holds them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_dependencies: bool,
+    /// Git: follow the submodules that the path touches.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub submodules: bool,
 }
 
 /// What kind of artifact is wanted.
@@ -164,14 +167,21 @@ impl WantSpec {
         // An absent ref and an empty one are different wishes.
         let optional =
             |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |t| format!("+{t}"));
-        names::short_hex(&[
+        let (reference, version) = (optional(&self.reference), optional(&self.version));
+        let skip = [u8::from(self.skip_dependencies)];
+        let mut parts: Vec<&[u8]> = vec![
             kind.as_bytes(),
-            optional(&self.reference).as_bytes(),
-            optional(&self.version).as_bytes(),
+            reference.as_bytes(),
+            version.as_bytes(),
             self.path.as_bytes(),
-            &[u8::from(self.skip_dependencies)],
+            &skip,
             group.as_bytes(),
-        ])
+        ];
+        // What came later has no part unless it is asked for, so that keys stay as they were.
+        if self.submodules {
+            parts.push(b"submodules");
+        }
+        names::short_hex(&parts)
     }
 
     /// The key of this want as a member of `group`. Who wants it doesn't count.
@@ -222,6 +232,7 @@ mod tests {
             version: None,
             path: path.into(),
             skip_dependencies: false,
+            submodules: false,
         }
     }
 
@@ -269,10 +280,23 @@ mod tests {
                 skip_dependencies: true,
                 ..base.clone()
             },
+            WantSpec {
+                submodules: true,
+                ..base.clone()
+            },
         ];
         let mut keys: BTreeSet<String> = others.iter().map(|other| other.key("")).collect();
         keys.insert(base.key(""));
-        assert_eq!(keys.len(), 7);
+        assert_eq!(keys.len(), 8);
+    }
+
+    /// A reconciler of another age asks for the same under the same key.
+    #[test]
+    fn keys_stay_what_they_are() {
+        assert_eq!(
+            chart("charts/api").key(""),
+            "82acb803ceb44f69039087c4089f6960"
+        );
     }
 
     #[test]

@@ -55,6 +55,7 @@ fn a_request() -> Request {
         version: None,
         path: "charts/web".into(),
         skip_dependencies: false,
+        submodules: false,
     };
     Request {
         schema: Request::current_schema(),

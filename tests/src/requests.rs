@@ -68,6 +68,7 @@ fn want(key: &str, kind: WantKind, reference: &str, path: &str) -> Want {
             version: None,
             path: path.to_owned(),
             skip_dependencies: false,
+            submodules: false,
         },
         group: String::new(),
         rejected: BTreeSet::new(),

@@ -10,6 +10,7 @@ use tandem_shared::request::{Request, Want, WantKind, WantSpec};
 
 use super::group::{self, Trouble, groups};
 use super::resolve::{Miss, Resolved, asked_name};
+use super::submodules::Submodules;
 use super::{Context, State};
 use crate::janitor;
 use crate::metrics::Built;
@@ -41,10 +42,17 @@ pub(super) fn build(
     let look_into_rejections = state.rejections.as_ref() != Some(&observed.digest);
     // Wants of several groups are often the same chart at the same commit.
     let mut built = BTreeMap::new();
+    let mut submodules = Submodules::new(context, request, mirror);
     for wants in groups(request).values() {
         for want in wants {
             let results = &mut state.serving.edit().results;
-            results.entry(want.key.clone()).or_default().asked = Some(want.spec.clone());
+            let result = results.entry(want.key.clone()).or_default();
+            let before = result.asked.replace(want.spec.clone());
+            // A key that a person chose may come to stand for something else.
+            if before.is_some_and(|before| before != want.spec) {
+                state.settled.remove(&want.key);
+                state.contained.remove(&want.key);
+            }
         }
         let bad = if look_into_rejections {
             rejected(context, state, wants)
@@ -61,10 +69,10 @@ pub(super) fn build(
             };
             let outcome = match resolved {
                 Err(miss) => {
-                    restore(context, state, mirror, want)?;
+                    restore(&mut submodules, state, want)?;
                     Err(missing(miss))
                 }
-                Ok(commit) => one(context, state, mirror, want, *commit, bad, &mut built),
+                Ok(commit) => one(&mut submodules, state, want, *commit, bad, &mut built),
             };
             if let Err(Trouble {
                 reason: Reason::MirrorCorrupt,
@@ -82,28 +90,24 @@ pub(super) fn build(
             state.publish(context, true);
         }
     }
+    submodules.end(&mut state.submodules, &mut state.fetched);
     state.rejections = Some(observed.digest.clone());
     Ok(())
 }
 
 /// Builds a lost artifact again whose ref is gone, if the mirror still has it.
-fn restore(
-    context: &Context,
-    state: &State,
-    mirror: &Mirror<'_>,
-    want: &Want,
-) -> Result<(), MirrorError> {
+fn restore(submodules: &mut Submodules<'_>, state: &State, want: &Want) -> Result<(), MirrorError> {
     let result = state.serving.manifest().results.get(&want.key);
     let Some(good) = result
         .and_then(|result| result.good.as_ref())
-        .filter(|good| !is_there(context, good))
+        .filter(|good| !is_there(submodules.context, good))
     else {
         return Ok(());
     };
-    let Some(commit) = mirror.held(&asked_name(want))? else {
+    let Some(commit) = submodules.mirror.held(&asked_name(want))? else {
         return Ok(());
     };
-    if let Err(error) = at(context, state, mirror, want, commit, Some(good), true) {
+    if let Err(error) = at(submodules, state, want, commit, Some(good), true) {
         tracing::warn!(source = %state.name, want = %want.key, digest = %good.artifact, %error, "a lost artifact can't be built again");
     }
     Ok(())
@@ -161,9 +165,8 @@ pub(super) fn rejected(context: &Context, state: &State, wants: &[&Want]) -> boo
 type Cache = BTreeMap<(Oid, WantSpec), Result<(Good, Option<Oid>), String>>;
 
 fn one(
-    context: &Context,
+    submodules: &mut Submodules<'_>,
     state: &State,
-    mirror: &Mirror<'_>,
     want: &Want,
     commit: Oid,
     rewrite: bool,
@@ -187,7 +190,7 @@ fn one(
             contained: *contained,
         });
     }
-    let outcome = at(context, state, mirror, want, commit, prior, rewrite)
+    let outcome = at(submodules, state, want, commit, prior, rewrite)
         .map_err(|error| trouble(&error, want, commit))?;
     cache.insert(
         (commit, want.spec.clone()),
@@ -197,19 +200,22 @@ fn one(
 }
 
 fn at(
-    context: &Context,
+    submodules: &mut Submodules<'_>,
     state: &State,
-    mirror: &Mirror<'_>,
     want: &Want,
     commit: Oid,
     prior: Option<&Good>,
     rewrite: bool,
 ) -> Result<Outcome, SnapshotError> {
+    let context = submodules.context;
     let limits = context.config.limits;
     let served = &context.config.volume.served;
-    let snapshot = Snapshot::of(mirror.repository(), commit)?;
+    let snapshot =
+        Snapshot::of(submodules.mirror.repository(), commit)?.with_submodules(want.spec.submodules);
     let prior_there = prior.filter(|good| !rewrite && is_there(context, good));
-    if let (Some(prior), Some(contained)) = (prior_there, state.contained.get(&want.key))
+    // What submodules there are has to be known, so that they stay.
+    let known = state.contained.get(&want.key);
+    if let (Some(prior), Some(contained)) = (prior_there, known.filter(|_| !want.spec.submodules))
         && snapshot::folder_of(&snapshot, &want.spec)? == Some(*contained)
     {
         return Ok(Outcome {
@@ -218,7 +224,7 @@ fn at(
             contained: Some(*contained),
         });
     }
-    let plan = snapshot::plan(&snapshot, &want.spec, limits)?;
+    let plan = submodules.plan(&snapshot, &want.spec, limits)?;
     let inputs = plan.inputs();
     let contained = plan.self_contained;
     if let Some(prior) = prior_there

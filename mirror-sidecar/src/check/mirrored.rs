@@ -6,7 +6,7 @@ use tandem_shared::observe::Observed;
 use tandem_shared::request::Request;
 
 use super::resolve::{self, Resolutions};
-use super::{Context, State, build};
+use super::{Context, State, build, submodules};
 use crate::mirror::classify::Meaning;
 use crate::mirror::{Mirror, MirrorError, Remote};
 
@@ -108,9 +108,11 @@ fn on_mirror(
         found.extend(resolve::resolve_shorts(state, &mirror, shorts)?);
         build::build(context, state, observed, &mirror, &found)?;
     }
-    if failure.is_none() && state.held != asked {
-        mirror.keep_only(&asked)?;
-        state.held = asked;
+    let mut kept = asked;
+    kept.extend(submodules::kept(&observed.document, &mut state.submodules));
+    if failure.is_none() && state.held != kept {
+        mirror.keep_only(&kept)?;
+        state.held = kept;
     }
     if std::mem::take(&mut state.fetched) {
         match mirror.repack_if_due() {

@@ -10,6 +10,7 @@ mod mirrored;
 mod registry;
 mod repository;
 mod resolve;
+mod submodules;
 mod web;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ use git2::Oid;
 use jiff::Timestamp;
 use tandem_shared::manifest::{ObservedRequest, Reason, SourceState};
 use tandem_shared::observe::Observed;
-use tandem_shared::request::Request;
+use tandem_shared::request::{Request, WantSpec};
 use tandem_shared::source::{SourceKind, SourceName};
 use tandem_shared::version;
 
@@ -29,12 +30,12 @@ use crate::address;
 use crate::config::Config;
 use crate::credentials;
 use crate::git::Git;
-use crate::github::Tokens;
+use crate::github;
 use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
 use crate::mirror::{MirrorError, Remote};
-use crate::oci::Tokens;
+use crate::oci;
 use crate::places::{Places, Seat};
 use crate::schedule::backoff;
 use crate::serving::Serving;
@@ -66,7 +67,7 @@ pub struct Context {
     /// The HTTP client.
     pub web: Web,
     /// Tokens of GitHub Apps.
-    pub tokens: Tokens,
+    pub tokens: github::Tokens,
 }
 
 impl Context {
@@ -89,6 +90,8 @@ pub struct State {
     settled: BTreeMap<String, Oid>,
     /// Folders whose object alone decides about the artifact, by want.
     contained: BTreeMap<String, Oid>,
+    /// Commits of the submodules that each want touches.
+    submodules: BTreeMap<WantSpec, BTreeSet<Oid>>,
     /// Names that the mirror was last asked to hold.
     held: BTreeSet<String>,
     credential: Option<String>,
@@ -105,7 +108,7 @@ pub struct State {
     /// Of a Helm repository: what was read of its index.
     repository: Option<repository::Read>,
     /// What a registry takes as a proof of who asks.
-    tokens: Tokens,
+    tokens: oci::Tokens,
     /// Why something that is wanted may be had in a moment, and was tried how often in vain.
     again: Option<Reason>,
     retries: u32,
@@ -153,6 +156,7 @@ impl State {
             known: BTreeMap::new(),
             settled: BTreeMap::new(),
             contained: BTreeMap::new(),
+            submodules: BTreeMap::new(),
             held: BTreeSet::new(),
             credential: None,
             rejections: None,
@@ -162,7 +166,7 @@ impl State {
             seat: None,
             file: None,
             repository: None,
-            tokens: Tokens::default(),
+            tokens: oci::Tokens::default(),
             again: None,
             retries: 0,
         }
@@ -413,5 +417,7 @@ fn shown(error: &MirrorError, broken: bool, remote: Remote<'_>) -> String {
 
 #[cfg(test)]
 mod range_tests;
+#[cfg(test)]
+mod submodule_tests;
 #[cfg(test)]
 mod tests;

@@ -637,3 +637,20 @@ fn a_server_that_only_gives_what_it_advertises_serves_old_commits_too() {
         Reason::RefNotFound
     );
 }
+
+#[test]
+fn a_key_that_comes_to_stand_for_something_else_is_looked_at_anew() {
+    let upstream = Upstream::new();
+    upstream.chart("a", "of a");
+    upstream.chart("b", "of b");
+    upstream.publish();
+    let mut mine = chart("main", "a");
+    mine.key = "mine".into();
+    let mut sidecar = Sidecar::new(&upstream.url(), vec![mine]);
+    good(&sidecar.poll(), "mine");
+    sidecar.request.wants[0].spec.path = "b".into();
+    sidecar.check(false);
+    let manifest = sidecar.manifest();
+    let content = sidecar.content(good(&manifest, "mine"));
+    assert_eq!(content["templates/cm.yaml"], "of b");
+}

@@ -46,6 +46,9 @@ pub enum MirrorError {
     /// There is no such commit.
     #[error("{0}")]
     NoCommit(String),
+    /// A `.gitmodules` that can't be read.
+    #[error("{0}")]
+    Gitmodules(String),
     /// A short id stands for several.
     #[error("the commit id {short} stands for {count} commits: write more digits of it")]
     Ambiguous {
@@ -70,7 +73,7 @@ impl MirrorError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Git { reason, .. } => reason.clone(),
-            Self::Listing(_) => Reason::Remote,
+            Self::Listing(_) | Self::Gitmodules(_) => Reason::Remote,
             Self::Sha256 => Reason::Unsupported,
             Self::Child(_) | Self::Lock(LockError::Held { .. }) => Reason::Internal,
             Self::Lock(LockError::Io { .. }) | Self::Volume(_) | Self::Io { .. } => Reason::Volume,

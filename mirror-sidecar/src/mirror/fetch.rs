@@ -10,7 +10,7 @@ use git2::Oid;
 
 use super::classify::Meaning;
 use super::refs::held_as;
-use super::{Mirror, MirrorError, housekeeping};
+use super::{Mirror, MirrorError, Remote, housekeeping};
 use crate::metrics::GitCommand;
 
 /// Where a whole history lies until the one commit of it is held.
@@ -32,13 +32,25 @@ impl Mirror<'_> {
     /// If the remote can't be asked at all. Refusals of single items are in
     /// the answer.
     pub fn fetch(&self, items: &[Item]) -> Result<BTreeMap<String, MirrorError>, MirrorError> {
+        self.fetch_from(self.remote, items)
+    }
+
+    /// The same from elsewhere: submodules come from repositories of their own.
+    ///
+    /// # Errors
+    /// As [`Mirror::fetch`].
+    pub fn fetch_from(
+        &self,
+        remote: Remote<'_>,
+        items: &[Item],
+    ) -> Result<BTreeMap<String, MirrorError>, MirrorError> {
         let mut refused = BTreeMap::new();
         if items.is_empty() {
             return Ok(refused);
         }
         // We alone may write here, so what lies around is a killed child's.
         housekeeping::sweep(&self.path)?;
-        match self.fetch_shallow(items) {
+        match self.fetch_shallow(remote, items) {
             Ok(()) => return Ok(refused),
             Err(error) if !error.means(Meaning::Refused) => return Err(error),
             Err(_) => {}
@@ -46,12 +58,12 @@ impl Mirror<'_> {
         for item in items {
             // A single one was just refused.
             let alone = if items.len() > 1 {
-                self.fetch_shallow(std::slice::from_ref(item))
+                self.fetch_shallow(remote, std::slice::from_ref(item))
             } else {
-                self.fetch_whole(item)
+                self.fetch_whole(remote, item)
             };
             let result = match alone {
-                Err(error) if error.means(Meaning::Refused) => self.fetch_whole(item),
+                Err(error) if error.means(Meaning::Refused) => self.fetch_whole(remote, item),
                 other => other,
             };
             match result {
@@ -65,23 +77,24 @@ impl Mirror<'_> {
         Ok(refused)
     }
 
-    fn fetch_shallow(&self, items: &[Item]) -> Result<(), MirrorError> {
+    fn fetch_shallow(&self, remote: Remote<'_>, items: &[Item]) -> Result<(), MirrorError> {
         let specs: String = items
             .iter()
             .map(|item| format!("+{}:{}\n", item.object, held_as(&item.asked)))
             .collect();
-        match self.fetch_specs(&["--depth=1"], &specs) {
+        match self.fetch_specs(remote, &["--depth=1"], &specs) {
             // A plain folder of files behind a web server knows no depth.
-            Err(error) if error.means(Meaning::NoShallow) => self.fetch_specs(&[], &specs),
+            Err(error) if error.means(Meaning::NoShallow) => self.fetch_specs(remote, &[], &specs),
             other => other,
         }
     }
 
     /// Fetches all heads and tags with their history, and keeps the one commit.
-    fn fetch_whole(&self, item: &Item) -> Result<(), MirrorError> {
+    fn fetch_whole(&self, remote: Remote<'_>, item: &Item) -> Result<(), MirrorError> {
         let specs = format!("+refs/heads/*:{WHOLE}heads/*\n+refs/tags/*:{WHOLE}tags/*\n");
         let shallow = self.path.join("shallow").exists();
-        self.fetch_specs(if shallow { &["--unshallow"] } else { &[] }, &specs)?;
+        let depth: &[&str] = if shallow { &["--unshallow"] } else { &[] };
+        self.fetch_specs(remote, depth, &specs)?;
         let found = self.repository().find_object(item.object, None).is_ok();
         if found {
             self.hold(&item.asked, item.object)?;
@@ -92,7 +105,12 @@ impl Mirror<'_> {
         if found { Ok(()) } else { Err(refusal(item)) }
     }
 
-    fn fetch_specs(&self, depth: &[&str], specs: &str) -> Result<(), MirrorError> {
+    fn fetch_specs(
+        &self,
+        remote: Remote<'_>,
+        depth: &[&str],
+        specs: &str,
+    ) -> Result<(), MirrorError> {
         let mut arguments = vec![
             "fetch",
             "--quiet",
@@ -102,11 +120,23 @@ impl Mirror<'_> {
             "--update-shallow",
         ];
         arguments.extend(depth);
-        arguments.extend(["--stdin", "--", self.remote.address.url.as_str()]);
-        let result = match self.run(GitCommand::Fetch, &arguments, specs.as_bytes()) {
+        arguments.extend(["--stdin", "--", remote.address.url.as_str()]);
+        let result = match self.run_in(
+            &self.path,
+            remote,
+            GitCommand::Fetch,
+            &arguments,
+            specs.as_bytes(),
+        ) {
             Err(error) if error.means(Meaning::Locked) => {
                 housekeeping::sweep(&self.path)?;
-                self.run(GitCommand::Fetch, &arguments, specs.as_bytes())
+                self.run_in(
+                    &self.path,
+                    remote,
+                    GitCommand::Fetch,
+                    &arguments,
+                    specs.as_bytes(),
+                )
             }
             other => other,
         };

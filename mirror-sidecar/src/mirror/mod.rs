@@ -8,6 +8,7 @@
 pub mod classify;
 mod error;
 mod fetch;
+pub mod gitmodules;
 mod housekeeping;
 mod lsrefs;
 pub mod refs;
@@ -131,6 +132,12 @@ impl<'a> Mirror<'a> {
         self.repository = open(&path)?;
         self.path = path;
         Ok(self)
+    }
+
+    /// The other side.
+    #[must_use]
+    pub fn remote(&self) -> Remote<'a> {
+        self.remote
     }
 
     /// What git2 reads.
@@ -278,12 +285,13 @@ impl<'a> Mirror<'a> {
         arguments: &[&str],
         input: &[u8],
     ) -> Result<Outcome, MirrorError> {
-        self.run_in(&self.path, command, arguments, input)
+        self.run_in(&self.path, self.remote, command, arguments, input)
     }
 
     fn run_in(
         &self,
         path: &Path,
+        remote: Remote<'_>,
         command: GitCommand,
         arguments: &[&str],
         input: &[u8],
@@ -291,7 +299,7 @@ impl<'a> Mirror<'a> {
         let call = Call {
             repository: Some(path),
             // Who only reads must not be able to fetch what isn't there.
-            remote: self.call(command).remote.filter(|_| command.is_exchange()),
+            remote: Some((remote.address, remote.access)).filter(|_| command.is_exchange()),
             ..self.call(command)
         };
         let outcome = self.git.run(&call, arguments, input)?;
@@ -304,17 +312,21 @@ impl<'a> Mirror<'a> {
             // Killed children leave locks that would wedge the next one.
             sweep(path)?;
         }
-        Err(self.failure(&outcome))
+        Err(failure(remote, &outcome))
     }
 
     fn failure(&self, outcome: &Outcome) -> MirrorError {
-        let (reason, meaning) = classify::classify(outcome);
-        let message = self.remote.redact(&classify::describe(outcome, &reason));
-        MirrorError::Git {
-            reason,
-            meaning,
-            message,
-        }
+        failure(self.remote, outcome)
+    }
+}
+
+fn failure(remote: Remote<'_>, outcome: &Outcome) -> MirrorError {
+    let (reason, meaning) = classify::classify(outcome);
+    let message = remote.redact(&classify::describe(outcome, &reason));
+    MirrorError::Git {
+        reason,
+        meaning,
+        message,
     }
 }
 

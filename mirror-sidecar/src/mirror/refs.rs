@@ -122,6 +122,13 @@ fn is_ref_name(name: &str) -> bool {
             .any(|c| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\'))
 }
 
+/// What the commit of a submodule is held as. No ref has a colon in its name,
+/// so nobody asks for one that is called so.
+#[must_use]
+pub fn submodule(commit: &str) -> String {
+    format!("submodule:{commit}")
+}
+
 /// Where the mirror keeps the commit of an asked name: never under the name
 /// itself, since `feature` and `feature/x` may follow one another.
 #[must_use]

@@ -59,9 +59,10 @@ impl Mirror<'_> {
             "+refs/heads/*:refs/heads/*",
             "+refs/tags/*:refs/tags/*",
         ]);
-        self.run_in(aside, GitCommand::Fetch, &fetch, b"")?;
+        self.run_in(aside, self.remote, GitCommand::Fetch, &fetch, b"")?;
         let named = self.run_in(
             aside,
+            self.remote,
             GitCommand::Read,
             &["rev-parse", &format!("--disambiguate={short}")],
             b"",
@@ -69,6 +70,7 @@ impl Mirror<'_> {
         let ids = String::from_utf8_lossy(&named.stdout).into_owned();
         let kinds = self.run_in(
             aside,
+            self.remote,
             GitCommand::Read,
             &["cat-file", "--batch-check=%(objectname) %(objecttype)"],
             ids.as_bytes(),

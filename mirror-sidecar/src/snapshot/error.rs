@@ -6,6 +6,7 @@ use tandem_shared::publish::PublishError;
 use thiserror::Error;
 
 use super::path::PathError;
+use super::submodule::Absent;
 
 /// Why a chart or file can't be had at a commit.
 #[derive(Debug, Error)]
@@ -52,6 +53,34 @@ pub enum SnapshotError {
     /// Links in a circle.
     #[error("the link {0:?} leads in a circle")]
     Loop(String),
+    /// A submodule where none is followed.
+    #[error(
+        "{asked:?} leads into {path:?}, which is a submodule; submodules are followed with chart.submodules: true"
+    )]
+    Submodule {
+        /// The path or link that leads there.
+        asked: String,
+        /// The submodule.
+        path: String,
+    },
+    /// A submodule that isn't held yet.
+    #[error("the submodule {:?} has not been fetched", .0.path)]
+    Absent(Box<Absent>),
+    /// A submodule that can't be fetched.
+    #[error("the submodule {path:?}{from} can't be had: {why}")]
+    SubmoduleFailed {
+        /// Where it is.
+        path: String,
+        /// ` (<URL>)`, as far as it is known, redacted.
+        from: String,
+        /// Why not. Free of secrets.
+        why: String,
+        /// The word for machines.
+        reason: Reason,
+    },
+    /// More submodules than may be.
+    #[error("{0}")]
+    Submodules(String),
     /// A Git LFS pointer.
     #[error("{0:?} is a Git LFS pointer, not the file itself; keep chart files out of LFS")]
     LfsPointer(String),
@@ -118,6 +147,10 @@ impl SnapshotError {
             Self::WrongKind { expected, .. } if *expected == "chart folder" => Reason::InvalidChart,
             Self::WrongKind { .. } => Reason::PathNotFound,
             Self::Escape { .. } | Self::Dangling { .. } | Self::Loop(_) => Reason::InvalidLink,
+            Self::Submodule { .. } => Reason::PathNotFound,
+            Self::Absent(_) => Reason::RefNotFound,
+            Self::SubmoduleFailed { reason, .. } => reason.clone(),
+            Self::Submodules(_) => Reason::TooLarge,
             Self::LfsPointer(_) => Reason::LfsPointer,
             Self::TooLarge { .. } => Reason::TooLarge,
             Self::Unpackable(_) => Reason::InvalidPath,
@@ -143,7 +176,14 @@ impl SnapshotError {
     /// Whether the same commit may give something else the next time.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Corrupt(_) | Self::Volume(_) | Self::Write(_))
+        matches!(
+            self,
+            Self::Absent(_)
+                | Self::SubmoduleFailed { .. }
+                | Self::Corrupt(_)
+                | Self::Volume(_)
+                | Self::Write(_)
+        )
     }
 }
 

@@ -6,6 +6,7 @@ mod error;
 mod ignore;
 mod path;
 mod plan;
+mod submodule;
 mod tree;
 
 use tandem_shared::artifact::{Digest, Limits, Packer};
@@ -14,6 +15,7 @@ use tandem_shared::publish::{Audience, Staged};
 
 pub use error::SnapshotError;
 pub use plan::{Plan, folder_of, plan};
+pub use submodule::{Absent, Link};
 pub use tree::Snapshot;
 
 use crate::inventory::Hold;

@@ -103,7 +103,7 @@ fn file(snapshot: &Snapshot<'_>, parts: &[String]) -> Result<Plan, SnapshotError
     let found = snapshot.find(&[], &path, "file")?;
     match found.node {
         Node::Folder(_) => Err(wrong("folder")),
-        Node::Submodule => Err(wrong("submodule")),
+        Node::Submodule => Err(submodule(path, &found)),
         Node::File(id) => {
             let leaf = Leaf {
                 path: name.clone(),
@@ -120,6 +120,11 @@ fn file(snapshot: &Snapshot<'_>, parts: &[String]) -> Result<Plan, SnapshotError
     }
 }
 
+fn submodule(asked: String, found: &Found) -> SnapshotError {
+    let path = shown(&found.path);
+    SnapshotError::Submodule { asked, path }
+}
+
 fn find_chart(
     snapshot: &Snapshot<'_>,
     from: &[String],
@@ -129,7 +134,7 @@ fn find_chart(
     let is = match found.node {
         Node::Folder(_) => return Ok(found),
         Node::File(_) => "file",
-        Node::Submodule => "submodule",
+        Node::Submodule => return Err(submodule(path.to_owned(), &found)),
     };
     Err(SnapshotError::WrongKind {
         path: path.to_owned(),
@@ -281,8 +286,12 @@ impl Planner<'_, '_> {
                 "charts lie more than {DEPTH} deep in each other"
             )));
         }
-        let sibling = find_chart(self.snapshot, &folder.path, path)
-            .map_err(|error| fail(error.to_string()))?;
+        let sibling =
+            find_chart(self.snapshot, &folder.path, path).map_err(|error| match error {
+                // Not about the sibling: it is looked for once more with what is missing.
+                SnapshotError::Absent(_) | SnapshotError::Corrupt(_) => error,
+                other => fail(other.to_string()),
+            })?;
         self.siblings += 1;
         if self.siblings > SIBLINGS {
             return Err(fail(format!(

@@ -1,7 +1,8 @@
 //! Walking a commit's tree as a checkout would look, without one.
 //!
 //! Links are followed as long as they stay in the repository; what they lead
-//! to takes their place. Submodules are no part of a chart and passed over.
+//! to takes their place. Submodules are followed if that is asked for; if not,
+//! those below a folder are passed over, as a plain clone leaves them empty.
 
 use std::collections::VecDeque;
 
@@ -10,6 +11,7 @@ use tandem_shared::artifact::{Limits, PackError};
 
 use super::SnapshotError;
 use super::path::shown;
+use super::submodule::Followed;
 
 /// Links that one path may lead through.
 const HOPS: usize = 40;
@@ -18,12 +20,13 @@ const TARGET: usize = 4096;
 /// Bytes of a path within an artifact, at most.
 const PATH: usize = 1024;
 /// The mode of a link.
-const LINK: i32 = 0o120_000;
+pub(super) const LINK: i32 = 0o120_000;
 
 /// The tree of one commit.
 pub struct Snapshot<'r> {
-    repository: &'r Repository,
-    root: Oid,
+    pub(super) repository: &'r Repository,
+    pub(super) root: Oid,
+    pub(super) followed: Followed,
 }
 
 /// What stands at a path, once all links are followed.
@@ -42,7 +45,7 @@ pub enum Node {
     File(Oid),
     /// A folder, and its object.
     Folder(Oid),
-    /// A submodule.
+    /// A submodule that isn't followed.
     Submodule,
 }
 
@@ -51,6 +54,8 @@ enum Stray {
     Outside,
     Nothing,
     Circle,
+    /// Into a submodule that isn't followed.
+    Submodule(String),
     Broken(SnapshotError),
 }
 
@@ -78,7 +83,18 @@ impl<'r> Snapshot<'r> {
     /// If the mirror doesn't have it.
     pub fn of(repository: &'r Repository, commit: Oid) -> Result<Self, SnapshotError> {
         let root = repository.find_commit(commit)?.tree_id();
-        Ok(Self { repository, root })
+        Ok(Self {
+            repository,
+            root,
+            followed: Followed::default(),
+        })
+    }
+
+    /// The same, with submodules followed or not. Without this they aren't.
+    #[must_use]
+    pub fn with_submodules(mut self, followed: bool) -> Self {
+        self.followed.on = followed;
+        self
     }
 
     /// What stands at `path`, seen from the folder `from`.
@@ -110,6 +126,10 @@ impl<'r> Snapshot<'r> {
                 path: asked(),
             },
             Stray::Circle => SnapshotError::Loop(asked()),
+            Stray::Submodule(path) => SnapshotError::Submodule {
+                asked: asked(),
+                path,
+            },
             Stray::Broken(error) => error,
         })
     }
@@ -188,6 +208,15 @@ impl<'r> Snapshot<'r> {
                         pending.push_front(part.to_owned());
                     }
                 }
+                (Some(ObjectType::Commit), _) if self.followed.on => {
+                    let real: Vec<String> = folders
+                        .iter()
+                        .map(|(name, _)| name.clone())
+                        .chain([part.clone()])
+                        .collect();
+                    let tree = self.enter(&real, entry.id()).map_err(Stray::Broken)?;
+                    folders.push((part, tree));
+                }
                 (Some(ObjectType::Commit), _)
                     if pending.iter().all(|rest| rest.is_empty() || rest == ".") =>
                 {
@@ -203,6 +232,9 @@ impl<'r> Snapshot<'r> {
                         path: names(folders, Some(part)),
                         node: Node::File(entry.id()),
                     });
+                }
+                (Some(ObjectType::Commit), _) => {
+                    return Err(Stray::Submodule(shown(&names(folders, Some(part)))));
                 }
                 _ => return Err(Stray::Nothing),
             }
@@ -274,7 +306,10 @@ impl Walk<'_, '_> {
                     id: entry.id(),
                 }),
                 (Some(ObjectType::Tree), _) => self.folder(entry.id(), &here, &path)?,
-                // Submodules.
+                (Some(ObjectType::Commit), _) if self.snapshot.followed.on => {
+                    let tree = self.snapshot.enter(&here, entry.id())?;
+                    self.folder(tree, &here, &path)?;
+                }
                 _ => {}
             }
         }
@@ -316,6 +351,9 @@ impl Walk<'_, '_> {
                 });
             }
             Err(Stray::Circle) => return Err(SnapshotError::Loop(link)),
+            Err(Stray::Submodule(path)) => {
+                return Err(SnapshotError::Submodule { asked: link, path });
+            }
             Err(Stray::Broken(error)) => return Err(error),
         };
         match found.node {

@@ -53,6 +53,8 @@ pub struct GitChart {
     pub secret: Option<(String, String)>,
     /// Dependencies are taken as they lie in `charts/`.
     pub skip_dependencies: bool,
+    /// Submodules that the path touches are followed.
+    pub submodules: bool,
 }
 
 /// A chart of a Helm repository.
@@ -182,6 +184,7 @@ impl HelmRelease {
                     .as_ref()
                     .map(|secret| secret.resolve(&self.own_namespace())),
                 skip_dependencies: chart.skip_dep_update.unwrap_or(false),
+                submodules: chart.submodules.unwrap_or(false),
             }));
         }
         let repository = non_empty(chart.repository.as_deref());

@@ -24,6 +24,10 @@ pub struct ChartSpec {
     /// Take the chart's dependencies as they lie in its `charts` directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_dep_update: Option<bool>,
+    /// Follow the git submodules that the chart touches. They are fetched with the
+    /// credential of the repository where they lie on the same host, else with none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submodules: Option<bool>,
 
     /// URL of a Helm repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -125,7 +125,11 @@ fn place(
                 return Err(WishError::ChartFile(path.clone()));
             }
             let path = clean(&format!("{}/{path}", chart_spec.path));
-            Ok((chart.clone(), spec(chart_spec.reference.clone(), path)))
+            let spec = WantSpec {
+                submodules: chart_spec.submodules,
+                ..spec(chart_spec.reference.clone(), path)
+            };
+            Ok((chart.clone(), spec))
         }
         FileRef::Url(url) => {
             let name = own_name(release, &[], url);
@@ -169,6 +173,7 @@ fn spec(reference: Option<String>, path: String) -> WantSpec {
         version: None,
         path,
         skip_dependencies: false,
+        submodules: false,
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) fn wish(
         version: None,
         path: clean(&chart.path),
         skip_dependencies: chart.skip_dependencies || defaults.skip_dependencies,
+        submodules: chart.submodules,
     };
     let mut wants = request::group([spec].into());
     for want in &mut wants {

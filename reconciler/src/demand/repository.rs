@@ -24,6 +24,7 @@ pub(super) fn wish(release: &HelmRelease, chart: &RepositoryChart) -> SourceWish
         version: Some(chart.version.clone()),
         path: chart.name.clone(),
         skip_dependencies: false,
+        submodules: false,
     };
     of_source(
         kind,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, Request as HttpRequest, Response, StatusCode, header};
+use axum::http::{HeaderMap, Method, Request as HttpRequest, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -44,12 +44,18 @@ pub struct Knobs {
     pub status: Option<u16>,
     /// Redirect everybody who is let in to the same path below this address.
     pub redirect: Option<String>,
+    /// Redirect what lies below the first path to the same below the second address.
+    pub moved: Option<(String, String)>,
     /// Take requests, and answer none of them as long as this is set.
     pub stall: bool,
     /// Send the answer byte by byte with this pause between two.
     pub drip: Option<Duration>,
     /// Wait so long before an answer.
     pub delay: Option<Duration>,
+    /// Serve repositories as a plain web server serves their files.
+    pub dumb: bool,
+    /// Speak the first version of the protocol, whatever is asked for.
+    pub old: bool,
 }
 
 /// One request that came in.
@@ -332,11 +338,29 @@ async fn decide(
         )
             .into_response();
     }
+    let path = parts.uri.to_string();
+    if let Some((from, to)) = &knobs.moved
+        && let Some(rest) = path.strip_prefix(from)
+    {
+        let to = format!("{to}{rest}");
+        return (StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, to)]).into_response();
+    }
     if let Some(response) = shared.files.answer(parts) {
         return response;
     }
     let user = knobs.login.as_ref().map(|(user, _)| user.as_str());
-    match super::cgi::answer(&shared.root, parts, body, user).await {
+    let mut parts = parts.clone();
+    if knobs.old {
+        parts.headers.remove("git-protocol");
+    }
+    if knobs.dumb {
+        if parts.method == Method::POST {
+            return StatusCode::METHOD_NOT_ALLOWED.into_response();
+        }
+        // Without the query it is a file like all others.
+        parts.uri = parts.uri.path().parse().unwrap_or_default();
+    }
+    match super::cgi::answer(&shared.root, &parts, body, user).await {
         Ok(response) => response,
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
     }

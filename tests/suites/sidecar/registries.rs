@@ -32,6 +32,7 @@ fn chart(name: &str, version: &str) -> Want {
             version: Some(version.to_owned()),
             path: name.to_owned(),
             skip_dependencies: false,
+            submodules: false,
         },
         group: String::new(),
         rejected: Default::default(),
