@@ -18,13 +18,13 @@ pub enum Problem {
     )]
     NoVolume,
     /// There is no such Secret.
-    #[error("the Secret {}/{} that secretRef names does not exist; create it, the source is not asked without it", .0.namespace, .0.name)]
+    #[error("the Secret {}/{} does not exist; create it, the source is not asked without it", .0.namespace, .0.name)]
     Missing(CredentialRef),
     /// There is nothing in it.
-    #[error("the Secret {}/{} that secretRef names is empty; a git source over https needs username and password in it", .0.namespace, .0.name)]
+    #[error("the Secret {}/{} is empty; put in what opens the source, such as username and password", .0.namespace, .0.name)]
     Empty(CredentialRef),
     /// The API didn't give it.
-    #[error("can't read the Secret {}/{} that secretRef names: {why}", secret.namespace, secret.name)]
+    #[error("can't read the Secret {}/{}: {why}", secret.namespace, secret.name)]
     Unreadable {
         /// Which.
         secret: CredentialRef,

@@ -202,8 +202,8 @@ impl Controller {
         new && checked.is_some_and(|at| Timestamp::now().duration_since(at) > RECENT)
     }
 
-    /// A status was written. Ours is known already; only a preference for a commit may follow
-    /// from it.
+    /// A status was written. Ours is known already; only a preference for a commit or a
+    /// version may follow from it.
     pub(super) fn told(&mut self, key: &Key) {
         let Some(entry) = self.releases.get(key) else {
             return;
@@ -212,7 +212,8 @@ impl Controller {
         let memory = self.memory.entry(key.clone()).or_default();
         let prefer = wish
             .and_then(|wish| wish.chart.wants.first())
-            .and_then(|want| want.prefer.commit.clone());
+            .map(|want| want.prefer.clone())
+            .unwrap_or_default();
         self.stale |= memory.prefer != prefer;
         memory.prefer = prefer;
     }

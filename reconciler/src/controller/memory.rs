@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use kube::Resource;
+use tandem_shared::request::Prefer;
 use tandem_shared::source::SourceName;
 use tokio::sync::watch;
 
@@ -40,8 +41,8 @@ pub(super) struct Memory {
     pub blocked: u32,
     /// Since when its chart is waited for.
     pub awaiting: Option<Instant>,
-    /// The commit that it prefers for a short commit id.
-    pub prefer: Option<String>,
+    /// What a short commit id or a range of versions stood for.
+    pub prefer: Prefer,
 }
 
 /// What a HelmRelease wants of one source.

@@ -255,7 +255,7 @@ impl Controller {
             },
             Some(Known::Problem { problem, .. }) => WantView::Problem(Trouble {
                 reason: "CredentialMissing",
-                message: problem.to_string(),
+                message: format!("secretRef: {problem}"),
                 source: false,
             }),
             Some(_) => WantView::Pending("its credential is being read".to_owned()),

@@ -40,6 +40,17 @@ pub enum ChartSource {
     Repository(RepositoryChart),
 }
 
+impl ChartSource {
+    /// The field that names the Secret with its credential, and namespace and name of that.
+    #[must_use]
+    pub fn secret(&self) -> (&'static str, Option<&(String, String)>) {
+        match self {
+            Self::Git(chart) => ("chart.secretRef", chart.secret.as_ref()),
+            Self::Repository(chart) => ("chart.chartPullSecret", chart.secret.as_ref()),
+        }
+    }
+}
+
 /// A directory of a git repository.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GitChart {
@@ -227,13 +238,10 @@ impl HelmRelease {
 
     fn validate_references(&self) -> Result<(), InvalidSpec> {
         let own = self.own_namespace();
-        let credential = match self.chart_source()? {
-            ChartSource::Git(chart) => ("chart.secretRef", chart.secret),
-            ChartSource::Repository(chart) => ("chart.chartPullSecret", chart.secret),
-        };
+        let source = self.chart_source()?;
         let mut named: Vec<(&str, String, String)> = Vec::new();
-        if let (field, Some((namespace, name))) = credential {
-            named.push((field, namespace, name));
+        if let (field, Some((namespace, name))) = source.secret() {
+            named.push((field, namespace.clone(), name.clone()));
         }
         for source in self.spec.values_sources() {
             if let Some(FileRef::Git {

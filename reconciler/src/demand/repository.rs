@@ -1,5 +1,6 @@
 //! What a chart in a Helm repository or an OCI registry amounts to.
 
+use semver::Version;
 use tandem_shared::request::{self, WantKind, WantSpec};
 use tandem_shared::source::SourceKind;
 
@@ -26,12 +27,25 @@ pub(super) fn wish(release: &HelmRelease, chart: &RepositoryChart) -> SourceWish
         skip_dependencies: false,
         submodules: false,
     };
+    let prefer = preferred_version(release, &chart.version);
+    let mut wants = request::group([spec].into());
+    for want in &mut wants {
+        want.prefer.version.clone_from(&prefer);
+    }
     of_source(
         kind,
         &chart.url,
         chart.secret.clone(),
         &embedded_name(release),
         &release.own_namespace(),
-        request::group([spec].into()),
+        wants,
     )
+}
+
+/// The version that a range stood for when it was released last. What is written as one
+/// version means that one.
+fn preferred_version(release: &HelmRelease, asked: &str) -> Option<String> {
+    let exact = |text: &str| Version::parse(text.strip_prefix('v').unwrap_or(text)).ok();
+    let last = release.status.as_ref()?.last_attempted_revision.as_ref()?;
+    (exact(asked).is_none() && exact(last).is_some()).then(|| last.clone())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use semver::Version;
 use tandem_shared::artifact::Digest;
 use tandem_shared::request::{Prefer, Request, Want};
 use tandem_shared::source::SourceName;
@@ -62,9 +63,7 @@ pub fn requests<'a>(
                 ..want.clone()
             });
             all.used_by.push(part.helm_release.to_owned());
-            if all.prefer.is_empty()
-                || (!want.prefer.is_empty() && want.prefer.commit < all.prefer.commit)
-            {
+            if comes_before(&want.prefer, &all.prefer) {
                 all.prefer = want.prefer.clone();
             }
         }
@@ -83,4 +82,16 @@ pub fn requests<'a>(
             (name, request)
         })
         .collect()
+}
+
+/// Whether `one` counts, of what two HelmReleases had before. Nothing moves back, so it is the
+/// newer version; of commits it is any, but always the same.
+fn comes_before(one: &Prefer, other: &Prefer) -> bool {
+    let version = |prefer: &Prefer| {
+        let text = prefer.version.as_deref()?;
+        Version::parse(text.strip_prefix('v').unwrap_or(text)).ok()
+    };
+    let age = version(one).cmp(&version(other)).reverse();
+    let order = age.then_with(|| one.commit.cmp(&other.commit));
+    !one.is_empty() && (other.is_empty() || order.is_lt())
 }

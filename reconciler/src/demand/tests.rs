@@ -282,6 +282,43 @@ fn a_short_commit_id_or_a_range_keeps_what_it_stood_for() {
 }
 
 #[test]
+fn a_range_of_versions_keeps_what_it_stood_for() {
+    let chart = |version: &str| json!({"chart": {"repository": "https://h/charts", "name": "web", "version": version}});
+    let prefers = |name: &str, version: &str, last: &str| {
+        let mut one = release("a", name, chart(version));
+        one.status = serde_json::from_value(json!({"lastAttemptedRevision": last})).unwrap();
+        wish(&one, &defaults()).unwrap().chart
+    };
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    for (version, last, expected) in [
+        ("^1.0", "1.2.0", Some("1.2.0")),
+        ("1.x", "v1.2.0-rc.1+b", Some("v1.2.0-rc.1+b")),
+        (">=1 <2", "1.9.9", Some("1.9.9")),
+        // One version means that one.
+        ("1.0.0", "1.2.0", None),
+        ("v1.0.0", "1.2.0", None),
+        // Before, it came from git.
+        ("^1.0", commit, None),
+    ] {
+        let wish = prefers("one", version, last);
+        let prefer = wish.wants[0].prefer.version.as_deref();
+        assert_eq!(prefer, expected, "{version} {last}");
+    }
+    // Of two that share a want the newer one counts, whichever comes first.
+    let wishes = ["1.9.0", "1.10.0", "1.2.0"].map(|last| prefers("one", "^1", last));
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let parts = order.map(|at| Part {
+            helm_release: "a/one",
+            wish: &wishes[at],
+            credential: None,
+        });
+        let made = requests(parts, &Extras::default(), &defaults());
+        let prefer = &made[&wishes[0].name].wants[0].prefer;
+        assert_eq!(prefer.version.as_deref(), Some("1.10.0"), "{order:?}");
+    }
+}
+
+#[test]
 fn tokens_and_rejections_are_kept() {
     let one = release("a", "one", git("https://h/r.git", "x"));
     let wish = wish(&one, &defaults()).unwrap();

@@ -106,7 +106,7 @@ pub async fn gather(
         });
         gathered(want, None, Some(obstacle), retry)
     };
-    let (wants, chart, trouble) = match chart(&snapshot.source) {
+    let (wants, chart, trouble) = match chart(release, &snapshot.source) {
         Ok(found) => found,
         Err(obstacle) => return Ok(blocked(obstacle, false)),
     };
@@ -169,7 +169,10 @@ fn identity(
 }
 
 /// The chart, and what is wrong with its newest form nevertheless.
-fn chart(source: &SourceView) -> Result<(&Wants, &Good, Option<&Trouble>), Obstacle> {
+fn chart<'a>(
+    release: &HelmRelease,
+    source: &'a SourceView,
+) -> Result<(&'a Wants, &'a Good, Option<&'a Trouble>), Obstacle> {
     let wants = match source {
         SourceView::Unclear(unclear) => {
             let kind = match unclear {
@@ -183,10 +186,12 @@ fn chart(source: &SourceView) -> Result<(&Wants, &Good, Option<&Trouble>), Obsta
             });
         }
         SourceView::Credential(Known::Problem { problem, .. }) => {
+            let named = release.chart_source().ok();
+            let field = named.map_or("chart", |source| source.secret().0);
             return Err(Obstacle {
                 kind: ObstacleKind::ChartFailed,
                 reason: "CredentialMissing",
-                message: problem.to_string(),
+                message: format!("{field}: {problem}"),
             });
         }
         SourceView::Credential(_) => {
