@@ -31,7 +31,7 @@ use crate::reconcile::release::Engine;
 use crate::reconcile::report::Reporter;
 use crate::reconcile::{Context, Queue};
 use crate::references::Followed;
-use crate::{storage, triggers, watches};
+use crate::{storage, triggers, watches, webhooks};
 
 /// How long a predecessor that is about to end is waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
@@ -55,6 +55,13 @@ const BACKLOG: usize = 256;
 /// the cluster, an address that is taken.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     let listener = http::listen(config.listen).await?;
+    let webhooks = match &config.webhooks {
+        Some(webhooks) => Some((
+            http::listen(webhooks.listen).await?,
+            webhooks.secret_file.clone(),
+        )),
+        None => None,
+    };
     let role = {
         let wanted = config.volume.wanted.clone();
         spawn_blocking(move || take_mount(&wanted)).await??
@@ -142,6 +149,17 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         config.volume.served.manifests(),
         looks,
     ));
+    if let Some((listener, secret_file)) = webhooks {
+        // Not `listen`, which is the address of everything else.
+        info!(receivers = %listener.local_addr()?, "receiving webhooks");
+        let shared = webhooks::Shared {
+            metrics: metrics.clone(),
+            ready: is_ready.clone(),
+            syncs: syncs.clone(),
+            secret_file,
+        };
+        tasks.spawn(webhooks::serve(listener, shared, stop.clone()));
+    }
     let shared = http::Shared {
         metrics,
         ready: is_ready,

@@ -153,6 +153,16 @@ pub struct RunArgs {
     )]
     pub listen: String,
 
+    /// Where push webhooks are received, and nothing else: an address like that of --listen,
+    /// for an Ingress. By default nowhere.
+    #[arg(long, value_name = "ADDRESS", env = "RECONCILER_WEBHOOK_LISTEN")]
+    pub webhook_listen: Option<String>,
+
+    /// File with the secret that senders of webhooks know; of several, one on each line. It
+    /// is read again for every delivery.
+    #[arg(long, value_name = "PATH", env = "RECONCILER_WEBHOOK_SECRET_FILE")]
+    pub webhook_secret_file: Option<PathBuf>,
+
     /// How log lines look.
     #[arg(long, value_enum, env = "RECONCILER_LOG_FORMAT", default_value_t)]
     pub log_format: LogFormat,

@@ -13,9 +13,12 @@ use crate::args::RunArgs;
 /// Flags that make no sense.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// `--listen` is no address.
-    #[error("--listen {0:?} is no address to listen on: write :3030, 127.0.0.1:3030 or [::1]:3030")]
-    Listen(String),
+    /// An address to listen on is none.
+    #[error("{0} {1:?} is no address to listen on: write :3030, 127.0.0.1:3030 or [::1]:3030")]
+    Listen(&'static str, String),
+    /// Nobody would ask for the secrets.
+    #[error("--webhook-secret-file has no effect without --webhook-listen; give both")]
+    NoWebhooks,
 }
 
 /// Everything that a running reconciler needs to know.
@@ -41,6 +44,17 @@ pub struct Config {
     pub sources: SourceDefaults,
     /// Where HTTP is served.
     pub listen: SocketAddr,
+    /// How webhooks are received, if they are.
+    pub webhooks: Option<Webhooks>,
+}
+
+/// How webhooks are received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Webhooks {
+    /// Where.
+    pub listen: SocketAddr,
+    /// The file with the secrets; without one, all are refused.
+    pub secret_file: Option<PathBuf>,
 }
 
 /// What HelmReleases leave to the operator about their sources.
@@ -91,8 +105,8 @@ impl Config {
                 reference: args.git_default_ref.as_deref().and_then(some),
                 skip_dependencies: !args.update_chart_deps,
             },
-            listen: address(&args.listen)
-                .ok_or_else(|| ConfigError::Listen(args.listen.clone()))?,
+            listen: listen("--listen", &args.listen)?,
+            webhooks: webhooks(args)?,
         })
     }
 }
@@ -100,6 +114,26 @@ impl Config {
 /// Helm children have another working directory.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn webhooks(args: &RunArgs) -> Result<Option<Webhooks>, ConfigError> {
+    let secret_file = args.webhook_secret_file.clone();
+    match args
+        .webhook_listen
+        .as_deref()
+        .filter(|text| !text.is_empty())
+    {
+        Some(text) => Ok(Some(Webhooks {
+            listen: listen("--webhook-listen", text)?,
+            secret_file,
+        })),
+        None if secret_file.is_some() => Err(ConfigError::NoWebhooks),
+        None => Ok(None),
+    }
+}
+
+fn listen(flag: &'static str, text: &str) -> Result<SocketAddr, ConfigError> {
+    address(text).ok_or_else(|| ConfigError::Listen(flag, text.to_owned()))
 }
 
 /// `:port` means every address, as in Go programs.
@@ -132,6 +166,25 @@ mod tests {
         assert!(config.work.parent().unwrap().ends_with("w"));
         let args = Args::parse_from(["r", "--volume", "v"]).run.unwrap();
         assert_eq!(Config::new(&args).unwrap().helm, PathBuf::from("helm"));
+    }
+
+    #[test]
+    fn webhooks_are_received_only_where_it_is_said() {
+        let config = |flags: &str| {
+            let args = ["r", "--volume", "v"].into_iter();
+            let args = Args::parse_from(args.chain(flags.split_whitespace()));
+            Config::new(&args.run.unwrap()).map(|config| config.webhooks)
+        };
+        assert_eq!(config("").unwrap(), None);
+        assert_eq!(config("--webhook-listen=").unwrap(), None);
+        let told = config("--webhook-listen=nowhere").unwrap_err().to_string();
+        assert!(told.starts_with("--webhook-listen"), "{told}");
+        let told = config("--webhook-secret-file=s").unwrap_err().to_string();
+        assert!(told.contains("--webhook-listen"), "{told}");
+        let webhooks = config("--webhook-listen=127.0.0.1:0 --webhook-secret-file=s").unwrap();
+        let webhooks = webhooks.unwrap();
+        assert_eq!(webhooks.listen, "127.0.0.1:0".parse().unwrap());
+        assert_eq!(webhooks.secret_file, Some("s".into()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -122,6 +122,7 @@ pub async fn serve(
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/api/v1/sync-git", post(sync_git))
+        .route("/api/v1/webhooks/{receiver}", any(no_webhooks))
         .with_state(shared);
     axum::serve(listener, router)
         .with_graceful_shutdown(stop.cancelled_owned())
@@ -171,6 +172,12 @@ async fn sync_git(State(shared): State<Shared>, uri: Uri) -> Response {
         )
             .into_response(),
     }
+}
+
+/// Whoever may reach this address may ask for more than a forge should.
+async fn no_webhooks() -> Response {
+    let where_else = "webhooks are received at the address of --webhook-listen\n";
+    (StatusCode::NOT_FOUND, where_else).into_response()
 }
 
 fn filter(query: &str) -> Result<Option<SourceFilter>, String> {

@@ -15,6 +15,7 @@
 //! | [`reconcile`] | one pass: gather, plan, release, report |
 //! | [`values`], [`identity`], [`mask`] | what a release is made from, how that is known again, and what stays unsaid |
 //! | [`helm`], [`storage`] | the program, and the records that it keeps |
+//! | [`webhooks`] | pushes that forges tell of, proved and matched with sources |
 //! | [`status`], [`events`], [`metrics`], [`http`], [`status_table`] | what operators see |
 
 pub mod app;
@@ -46,3 +47,4 @@ pub mod values;
 pub mod view;
 pub mod wanted;
 pub mod watches;
+pub mod webhooks;

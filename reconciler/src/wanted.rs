@@ -8,10 +8,11 @@ use tandem_shared::layout;
 use tandem_shared::observe::{self, ObserveError};
 use tandem_shared::publish::{self, Audience, PublishError};
 use tandem_shared::request::{Request, Want};
-use tandem_shared::source::SourceName;
+use tandem_shared::source::{Source, SourceKind, SourceName};
 use tracing::{info, warn};
 
 use crate::demand::{Extras, OWNER};
+use crate::webhooks::Address;
 
 /// All requests that the reconciler wrote, and what stands in their place.
 pub struct Wanted {
@@ -32,6 +33,21 @@ pub enum SourceFilter {
     Name(String),
     /// All with this URL.
     Url(String),
+    /// All git sources at one of these addresses, however their URLs spell them.
+    Pushed(BTreeSet<Address>),
+}
+
+impl SourceFilter {
+    fn takes(&self, name: &SourceName, source: &Source) -> bool {
+        match self {
+            Self::Name(asked) => name.as_str() == asked,
+            Self::Url(asked) => source.url == *asked,
+            Self::Pushed(addresses) => {
+                let address = Address::of(&source.url).filter(|_| source.kind == SourceKind::Git);
+                address.is_some_and(|address| addresses.contains(&address))
+            }
+        }
+    }
 }
 
 /// A request file of somebody else.
@@ -256,19 +272,20 @@ impl Wanted {
         self.extras.rejected.retain(|(source, _), _| source != name);
     }
 
+    /// The sources of ours that are meant; all without a filter.
+    #[must_use]
+    pub fn chosen(&self, filter: Option<&SourceFilter>) -> Vec<SourceName> {
+        let sources = self.written.iter();
+        let chosen = sources.filter(|(name, request)| {
+            filter.is_none_or(|filter| filter.takes(name, &request.source))
+        });
+        chosen.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Gives sources a new token, so that they are checked at once; says how many. They are
     /// written by the next [`put`](Self::put).
     pub fn refresh(&mut self, filter: Option<&SourceFilter>) -> usize {
-        let chosen: Vec<SourceName> = self
-            .written
-            .iter()
-            .filter(|(name, request)| match filter {
-                None => true,
-                Some(SourceFilter::Name(asked)) => name.as_str() == asked,
-                Some(SourceFilter::Url(asked)) => request.source.url == *asked,
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
+        let chosen = self.chosen(filter);
         for name in &chosen {
             self.extras
                 .refresh
@@ -401,6 +418,41 @@ mod tests {
         assert_eq!(keys("n/one"), Some((name.clone(), vec!["b".into()])));
         assert_eq!(keys("n/two"), Some((name, vec!["a".into(), "b".into()])));
         assert_eq!(keys("n/three"), None);
+    }
+
+    #[test]
+    fn a_push_concerns_the_git_sources_at_its_address_however_they_are_spelled() {
+        let (_folder, mount) = volume();
+        let mut wanted = Wanted::load(mount).unwrap();
+        let mut all: BTreeMap<SourceName, Request> = [
+            "https://h/team/r.git",
+            "git@H:team/r",
+            "https://h/team/s.git",
+            "file:///team/r.git",
+        ]
+        .map(|url| request(url, OWNER))
+        .into();
+        let (_, mut file) = request("https://h/team/r", OWNER);
+        file.source.kind = SourceKind::Http;
+        all.insert(file.source.name(), file);
+        wanted.put(all, false).unwrap();
+        let pushed = |url: &str| SourceFilter::Pushed(Address::of(url).into_iter().collect());
+        let chosen = |url: &str| {
+            let names = wanted.chosen(Some(&pushed(url)));
+            let mut urls: Vec<&str> = names
+                .iter()
+                .map(|name| wanted.requests()[name].source.url.as_str())
+                .collect();
+            urls.sort_unstable();
+            urls.join(" ")
+        };
+        assert_eq!(
+            chosen("ssh://git@h:22/team/r.git"),
+            "git@H:team/r https://h/team/r.git"
+        );
+        assert_eq!(chosen("https://h/team/s"), "https://h/team/s.git");
+        assert_eq!(chosen("https://h/team/t"), "");
+        assert_eq!(chosen("file:///team/r.git"), "");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use tandem_shared::source::{CredentialRef, SourceName};
 use tokio::task::{JoinError, block_in_place};
+use tokio::time::Instant;
 use tracing::{error, info};
 
 use super::edits::keys_of;
@@ -22,6 +23,7 @@ use crate::releases::{Change, Entry, Key};
 use crate::served::News;
 use crate::triggers::Look;
 use crate::view::WantView;
+use crate::wanted::SourceFilter;
 
 impl Controller {
     pub(super) fn helm_release(&mut self, event: Event<StoredHelmRelease>) {
@@ -326,12 +328,41 @@ impl Controller {
             // Dropped unanswered: the asker is told to come back.
             return;
         }
-        let sources = self.wanted.refresh(sync.filter.as_ref());
+        let sources = match &sync.filter {
+            Some(pushed @ SourceFilter::Pushed(_)) => self.pushed(pushed),
+            filter => {
+                let sources = self.wanted.refresh(filter.as_ref());
+                info!(sources, "asked to check sources now");
+                sources
+            }
+        };
         self.stale |= sources > 0;
-        info!(sources, "asked to check sources now");
         // Whoever asks may count on it from the answer on.
         self.derive();
         let _ = sync.answer.send(sources);
+    }
+
+    /// A forge says that somebody pushed; says of how many sources. Each is checked at once,
+    /// or a moment later if it was pushed to a moment ago.
+    fn pushed(&mut self, filter: &SourceFilter) -> usize {
+        let names = self.wanted.chosen(Some(filter));
+        let now = Instant::now();
+        for name in &names {
+            info!(source = %name, "pushed to");
+            if self.pushes.hear(name, now) {
+                let filter = SourceFilter::Name(name.to_string());
+                self.wanted.refresh(Some(&filter));
+            }
+        }
+        names.len()
+    }
+
+    /// Checks what was pushed to while it had to wait; `all` of it at the end.
+    pub(super) fn late_pushes(&mut self, all: bool) {
+        for name in self.pushes.due(Instant::now(), all) {
+            let filter = SourceFilter::Name(name.to_string());
+            self.stale |= self.wanted.refresh(Some(&filter)) > 0;
+        }
     }
 
     pub(super) fn credential(&mut self, read: Result<Read, JoinError>) {

@@ -5,6 +5,7 @@ mod edits;
 mod hear;
 mod memory;
 mod passes;
+mod pushes;
 mod queue;
 mod volume;
 
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::memory::Memory;
+use self::pushes::Pushes;
 use self::queue::Queue;
 use crate::config::SourceDefaults;
 use crate::crd::StoredHelmRelease;
@@ -98,6 +100,7 @@ pub struct Controller {
     /// Whose pass each task is.
     tasks: HashMap<task::Id, Key>,
     reads: JoinSet<Read>,
+    pushes: Pushes,
     ready: watch::Sender<Readiness>,
     /// Sources of which HelmReleases want something else since the last derivation.
     edited: BTreeSet<SourceName>,
@@ -144,6 +147,7 @@ impl Controller {
             passes: JoinSet::new(),
             tasks: HashMap::new(),
             reads: JoinSet::new(),
+            pushes: Pushes::default(),
             ready,
             edited: BTreeSet::new(),
             stale: true,
@@ -172,10 +176,16 @@ impl Controller {
                 key = self.queue.due() => self.due(key),
                 _ = resync.tick() => self.resync(),
                 _ = mended.tick() => self.try_again(),
+                () = pushes::until(self.pushes.next()) => self.late_pushes(false),
                 () = stop.cancelled() => break,
             }
             self.drain(&mut inputs);
             self.proceed();
+        }
+        // Who pushed won't say so again.
+        self.late_pushes(true);
+        if self.stale {
+            self.derive();
         }
         while let Some(done) = self.passes.join_next_with_id().await {
             self.finished(done);

@@ -152,6 +152,12 @@ pub(super) struct VerbLabels {
     pub(super) verb: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct WebhookLabels {
+    pub(super) receiver: &'static str,
+    pub(super) outcome: &'static str,
+}
+
 fn word(success: bool) -> &'static str {
     if success { "true" } else { "false" }
 }

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use crate::crd::{ConditionType, HelmReleaseStatus, Target};
 use labels::{
     ActionLabels, ConditionLabels, PhaseLabels, StageLabels, SyncLabels, TriggerLabels, VerbLabels,
-    WriteLabels,
+    WebhookLabels, WriteLabels,
 };
 
 pub use labels::{Stage, Trigger, Written};
@@ -53,6 +53,7 @@ pub struct Metrics {
     triggers: Family<TriggerLabels, Counter>,
     writes: Family<WriteLabels, Counter>,
     children: Family<VerbLabels, Counter>,
+    webhooks: Family<WebhookLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -73,6 +74,7 @@ impl Default for Metrics {
             triggers: Family::default(),
             writes: Family::default(),
             children: Family::default(),
+            webhooks: Family::default(),
         };
         metrics.register();
         metrics
@@ -141,6 +143,11 @@ impl Metrics {
             "api_writes",
             "Writes to the Kubernetes API, by what is written",
             self.writes.clone(),
+        );
+        ours.register(
+            "webhooks",
+            "Webhooks that were delivered, by who sends such and what became of them",
+            self.webhooks.clone(),
         );
         ours.register(
             "manifests_read",
@@ -223,6 +230,12 @@ impl Metrics {
         self.children.get_or_create(&VerbLabels { verb }).inc();
     }
 
+    /// A webhook was answered.
+    pub fn webhook(&self, receiver: &'static str, outcome: &'static str) {
+        let labels = WebhookLabels { receiver, outcome };
+        self.webhooks.get_or_create(&labels).inc();
+    }
+
     /// Tells a release's conditions.
     pub fn conditions(&self, target: &Target, status: &HelmReleaseStatus) {
         for condition in status.conditions.iter().flatten() {
@@ -297,6 +310,7 @@ mod tests {
         metrics.child("install");
         metrics.wrote(Written::status);
         metrics.trigger(Trigger::manifest);
+        metrics.webhook("github", "accepted");
         let text = metrics.text();
         for line in [
             "flux_helm_operator_release_count 0",
@@ -309,6 +323,7 @@ mod tests {
             r#"tandem_helm_children_total{verb="install"} 1"#,
             r#"tandem_api_writes_total{kind="status"} 1"#,
             r#"tandem_triggers_total{kind="manifest"} 1"#,
+            r#"tandem_webhooks_total{receiver="github",outcome="accepted"} 1"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

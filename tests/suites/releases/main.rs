@@ -17,3 +17,4 @@ mod owners;
 mod sources;
 mod urls;
 mod values;
+mod webhooks;
