@@ -11,6 +11,7 @@ mod breaking;
 mod common;
 mod credentials;
 mod following;
+mod names;
 mod registries;
 mod repositories;
 mod serving;
