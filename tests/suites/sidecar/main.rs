@@ -14,6 +14,7 @@ mod following;
 mod names;
 mod registries;
 mod repositories;
+mod servers;
 mod serving;
 mod submodules;
 mod urls;
