@@ -11,7 +11,7 @@ use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
 
 /// Nothing polls: what happens, happens because something asked for it.
-const NEVER: &str = "--git-poll-interval=24h";
+pub(crate) const NEVER: &str = "--git-poll-interval=24h";
 
 /// What becomes of both processes in the middle of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,6 +44,7 @@ macro_rules! replays {
 mod common;
 mod edits;
 mod hooks;
+mod leftovers;
 mod life;
 mod owners;
 mod paths;
