@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use jiff::SignedDuration;
 
-/// Brings charts from git repositories, and values files from URLs, onto a volume.
+/// Brings charts from git and Helm repositories and OCI registries, and values files
+/// from URLs, onto a volume.
 ///
 /// Reads what is wanted from wanted/requests and serves it below
 /// served: one manifest per source (what each ref stands for, what

@@ -1,5 +1,5 @@
-//! `mirror-sidecar`: brings charts from git and Helm repositories, and values
-//! files from URLs, onto the volume.
+//! `mirror-sidecar`: brings charts from git and Helm repositories and OCI registries,
+//! and values files from URLs, onto the volume.
 //!
 //! `mirror -> snapshot -> publish ┃volume┃ trigger -> gather -> plan -> release -> report`
 //!
@@ -18,6 +18,7 @@
 //! | [`mirror`] | one bare repository: listing, fetching, keeping it small |
 //! | [`web`] | one GET of what is behind a URL |
 //! | [`repository`] | a Helm repository: its index, a version, an archive |
+//! | [`oci`] | an OCI registry: tags, digests, tokens, an archive |
 //! | [`snapshot`] | a chart or file at a commit, as an artifact |
 //! | [`archive`] | a packed chart, unpacked |
 //! | [`range`] | versions, and ranges of them |

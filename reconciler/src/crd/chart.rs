@@ -29,16 +29,17 @@ pub struct ChartSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submodules: Option<bool>,
 
-    /// URL of a Helm repository.
+    /// URL of a Helm repository; or of an OCI registry, `oci://host/path`, as for `helm push`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
-    /// Name of the chart in the Helm repository.
+    /// Name of the chart in the Helm repository; in a registry it is added to the URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Version of the chart, or a range of versions.
+    /// Version of the chart, or a range of versions; in a registry also a tag or digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Secret with the credentials for the Helm repository.
+    /// Secret with the credentials for the Helm repository or registry: `username` and
+    /// `password`, or of type `kubernetes.io/dockerconfigjson`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart_pull_secret: Option<LocalObjectReference>,
 }
