@@ -58,6 +58,11 @@ pub enum AppError {
     /// An address that isn't accepted.
     #[error("the credential's key `{BASE}`: {0}")]
     Base(String),
+    /// A token in the clear.
+    #[error(
+        "the token of a GitHub App isn't sent in the clear; write the repository's URL with https"
+    )]
+    Clear,
     /// Another host's token.
     #[error(
         "the credential is that of a GitHub App at {app}, and {asked} is another host; a token is given to its own host alone, see `{BASE}`"
@@ -118,6 +123,9 @@ impl App {
                 asked: address.host().to_owned(),
             });
         }
+        if api.scheme == Scheme::Https && address.scheme != Scheme::Https {
+            return Err(AppError::Clear);
+        }
         let pem = values.get(KEY).ok_or(AppError::Missing(KEY))?;
         let key = PrivateKeyDer::from_pem_slice(pem)
             .ok()
@@ -165,6 +173,8 @@ mod tests {
 
     fn of(changes: &[(&str, Option<&str>)], url: &str) -> Result<Option<App>, AppError> {
         let allowed: BTreeSet<Scheme> = [Scheme::Https].into();
+        // The repository's own address was looked at before.
+        let all: BTreeSet<Scheme> = [Scheme::Http, Scheme::Https].into();
         let mut values = Values::from([
             (ID.to_owned(), b"12".to_vec()),
             (INSTALLATION.to_owned(), b"34\n".to_vec()),
@@ -176,11 +186,7 @@ mod tests {
                 None => values.remove(*key),
             };
         }
-        App::of(
-            &values,
-            &address::parse(url, &allowed, &[]).unwrap(),
-            &allowed,
-        )
+        App::of(&values, &address::parse(url, &all, &[]).unwrap(), &allowed)
     }
 
     #[test]
@@ -201,6 +207,7 @@ mod tests {
                 "https://acme.ghe.com/o/r",
                 AppError::Key,
             ),
+            (vec![], "http://github.com/o/r", AppError::Clear),
             (vec![(ID, None)], github, AppError::Missing(ID)),
             (
                 vec![(INSTALLATION, None)],
