@@ -105,6 +105,11 @@ pub struct RunArgs {
     )]
     pub allow_namespace: String,
 
+    /// Refuse HelmReleases that name ConfigMaps or Secrets of other namespaces than their
+    /// own, for values or as the credential of a chart source.
+    #[arg(long, env = "RECONCILER_NO_CROSS_NAMESPACE_REFS")]
+    pub no_cross_namespace_refs: bool,
+
     /// How many helm programs may run at the same time.
     #[arg(long, value_name = "N", env = "RECONCILER_WORKERS", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,

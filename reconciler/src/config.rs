@@ -68,6 +68,8 @@ pub struct SourceDefaults {
     pub reference: Option<String>,
     /// Whether every chart's dependencies are taken as they lie in its `charts`.
     pub skip_dependencies: bool,
+    /// Whether HelmReleases may name objects of their own namespace alone.
+    pub own_namespace_alone: bool,
 }
 
 impl Config {
@@ -104,6 +106,7 @@ impl Config {
                 timeout: args.git_timeout,
                 reference: args.git_default_ref.as_deref().and_then(some),
                 skip_dependencies: !args.update_chart_deps,
+                own_namespace_alone: args.no_cross_namespace_refs,
             },
             listen: listen("--listen", &args.listen)?,
             webhooks: webhooks(args)?,

@@ -12,6 +12,7 @@ fn defaults() -> SourceDefaults {
         timeout: Duration::from_secs(1),
         reference: None,
         skip_dependencies: false,
+        own_namespace_alone: false,
     }
 }
 

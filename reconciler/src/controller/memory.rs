@@ -119,6 +119,7 @@ mod tests {
             timeout: Duration::from_secs(1),
             reference: None,
             skip_dependencies: false,
+            own_namespace_alone: false,
         };
         let object = json!({
             "apiVersion": "helm.fluxcd.io/v1", "kind": "HelmRelease",

@@ -81,6 +81,13 @@ pub struct RepositoryChart {
     pub secret: Option<(String, String)>,
 }
 
+/// A ConfigMap or Secret that a HelmRelease names.
+struct Reference {
+    field: &'static str,
+    namespace: String,
+    name: String,
+}
+
 /// A HelmRelease that can't be released as it is written.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum InvalidSpec {
@@ -122,6 +129,19 @@ pub enum InvalidSpec {
         /// The field that names it.
         field: &'static str,
         /// Namespace of the object, written or derived.
+        namespace: String,
+        /// Name of the object.
+        name: String,
+    },
+    /// A reference to an object of another namespace, where that isn't allowed.
+    #[error(
+        "{field} names {namespace}/{name}, and --no-cross-namespace-refs keeps HelmReleases to \
+         objects of their own namespace; copy it, and name the copy"
+    )]
+    OtherNamespace {
+        /// The field that names it.
+        field: &'static str,
+        /// Namespace of the object.
         namespace: String,
         /// Name of the object.
         name: String,
@@ -237,11 +257,50 @@ impl HelmRelease {
     }
 
     fn validate_references(&self) -> Result<(), InvalidSpec> {
+        let bad = |named: &Reference| !is_label(&named.namespace) || !is_object_name(&named.name);
+        match self.references()?.into_iter().find(bad) {
+            Some(Reference {
+                field,
+                namespace,
+                name,
+            }) => Err(InvalidSpec::Reference {
+                field,
+                namespace,
+                name,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses objects of other namespaces.
+    ///
+    /// # Errors
+    /// Names the first that it names, or what keeps it from being made out.
+    pub fn keeps_to_its_namespace(&self) -> Result<(), InvalidSpec> {
         let own = self.own_namespace();
+        let other = |named: &Reference| named.namespace != own;
+        match self.references()?.into_iter().find(other) {
+            Some(named) => Err(InvalidSpec::OtherNamespace {
+                field: named.field,
+                namespace: named.namespace,
+                name: named.name,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The ConfigMaps and Secrets that it names.
+    fn references(&self) -> Result<Vec<Reference>, InvalidSpec> {
+        let own = self.own_namespace();
+        let named = |field, (namespace, name)| Reference {
+            field,
+            namespace,
+            name,
+        };
         let source = self.chart_source()?;
-        let mut named: Vec<(&str, String, String)> = Vec::new();
-        if let (field, Some((namespace, name))) = source.secret() {
-            named.push((field, namespace.clone(), name.clone()));
+        let mut all = Vec::new();
+        if let (field, Some(secret)) = source.secret() {
+            all.push(named(field, secret.clone()));
         }
         for source in self.spec.values_sources() {
             if let Some(FileRef::Git {
@@ -251,27 +310,14 @@ impl HelmRelease {
                 if url.is_empty() || path.is_empty() {
                     return Err(InvalidSpec::GitFile);
                 }
-                named.extend(
-                    secret.map(|(namespace, name)| {
-                        ("valuesFrom gitFileRef.secretRef", namespace, name)
-                    }),
-                );
+                all.extend(secret.map(|secret| named("valuesFrom gitFileRef.secretRef", secret)));
             }
             if let Some(key) = source.config_map_key_ref.or(source.secret_key_ref) {
-                named.push(("valuesFrom", key.namespace(&own).to_owned(), key.name));
+                let namespace = key.namespace(&own).to_owned();
+                all.push(named("valuesFrom", (namespace, key.name)));
             }
         }
-        match named
-            .into_iter()
-            .find(|(_, namespace, name)| !is_label(namespace) || !is_object_name(name))
-        {
-            Some((field, namespace, name)) => Err(InvalidSpec::Reference {
-                field,
-                namespace,
-                name,
-            }),
-            None => Ok(()),
-        }
+        Ok(all)
     }
 }
 

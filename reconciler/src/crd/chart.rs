@@ -18,7 +18,7 @@ pub struct ChartSpec {
     /// Directory of the chart, from the root of the git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Secret with `username` and `password` for the git repository.
+    /// Secret for the git repository; README.md lists what it may hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<ObjectReference>,
     /// Take the chart's dependencies as they lie in its `charts` directory.

@@ -114,6 +114,9 @@ impl WishError {
 /// Says what is wrong with it.
 pub fn wish(release: &HelmRelease, defaults: &SourceDefaults) -> Result<Wish, WishError> {
     release.validate()?;
+    if defaults.own_namespace_alone {
+        release.keeps_to_its_namespace()?;
+    }
     let chart = match release.chart_source()? {
         ChartSource::Git(chart) => git::wish(release, &chart, defaults),
         ChartSource::Repository(chart) => repository::wish(release, &chart),

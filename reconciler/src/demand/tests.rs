@@ -17,6 +17,7 @@ fn defaults() -> SourceDefaults {
         timeout: Duration::from_secs(120),
         reference: None,
         skip_dependencies: false,
+        own_namespace_alone: false,
     }
 }
 
@@ -537,5 +538,57 @@ fn a_file_shares_what_the_short_commit_id_of_the_chart_stood_for() {
     for want in wish(&one, &defaults()).unwrap().chart.wants {
         let short = want.spec.reference.as_deref() == Some("0123456");
         assert_eq!(want.prefer.commit.is_some(), short, "{want:?}");
+    }
+}
+
+#[test]
+fn a_helmrelease_may_be_kept_to_its_own_namespace() {
+    let keeping = SourceDefaults {
+        own_namespace_alone: true,
+        ..defaults()
+    };
+    let chart =
+        |secret: serde_json::Value| json!({"git": "https://h/r", "path": "p", "secretRef": secret});
+    let plain = json!({"git": "https://h/r", "path": "p"});
+    let pulled = json!({
+        "repository": "https://h", "name": "c", "version": "1.0.0",
+        "chartPullSecret": {"name": "s"},
+    });
+    let file = |secret: serde_json::Value| json!([{"gitFileRef": {"git": "https://h/f", "path": "v", "secretRef": secret}}]);
+    let (own, other) = (
+        json!({"name": "s", "namespace": "demo"}),
+        json!({"name": "s", "namespace": "other"}),
+    );
+    for (chart, values, refused) in [
+        (chart(json!({"name": "s"})), json!([]), None),
+        (chart(own.clone()), json!([]), None),
+        (chart(other.clone()), json!([]), Some("chart.secretRef")),
+        (pulled, json!([]), None),
+        (plain.clone(), json!([{"secretKeyRef": own}]), None),
+        (
+            plain.clone(),
+            json!([{"secretKeyRef": other}]),
+            Some("valuesFrom"),
+        ),
+        (
+            plain.clone(),
+            json!([{"configMapKeyRef": other}]),
+            Some("valuesFrom"),
+        ),
+        (plain.clone(), file(own), None),
+        (plain, file(other), Some("gitFileRef.secretRef")),
+    ] {
+        let release = release("demo", "web", json!({"chart": chart, "valuesFrom": values}));
+        assert!(wish(&release, &defaults()).is_ok());
+        let told = wish(&release, &keeping)
+            .err()
+            .map(|error| error.to_string());
+        match refused {
+            None => assert_eq!(told, None),
+            Some(field) => {
+                let told = told.unwrap();
+                assert!(told.contains(field) && told.contains("other/s"), "{told}");
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ mod annotations;
 mod antecedent;
 mod bad_input;
 mod common;
+mod credentials;
 mod failures;
 mod git_files;
 mod life;

@@ -42,6 +42,7 @@ macro_rules! replays {
 }
 
 mod common;
+mod credentials;
 mod edits;
 mod hooks;
 mod leftovers;
