@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tandem_shared::layout::Served;
+use tandem_shared::names;
 use tandem_shared::observe;
 use tandem_shared::publish::{self, Audience, Staged};
 use tandem_shared::source::SourceName;
@@ -28,8 +29,8 @@ pub struct Store {
 /// What the index on the volume was when it came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Where it was asked for.
-    url: String,
+    /// Where it was asked for, as a digest: a query may be a token.
+    place: String,
     /// How the server calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     version: Option<Version>,
@@ -85,7 +86,7 @@ impl Store {
         let file = observe::open(&self.record()).ok()?;
         file.take(RECORD).read_to_end(&mut text).ok()?;
         let held: Held = serde_json::from_slice(&text).ok()?;
-        (held.url == url && self.index().is_file()).then_some(held)
+        (held.place == place_of(url) && self.index().is_file()).then_some(held)
     }
 
     /// Asks for the index, unless `held` is still the newest. `asked` names it.
@@ -98,12 +99,17 @@ impl Store {
         asked: Asked<'_>,
         held: Option<&Held>,
     ) -> Result<Fetched, RepositoryError> {
-        publish::folder(&self.folder, Audience::Owner)?;
+        if !self.folder.is_dir() {
+            publish::folder(&self.folder, Audience::Owner)?;
+        }
         let asked = Asked {
             held: held.and_then(|held| held.version.as_ref()),
             ..asked
         };
-        let mut sink = Hashing::new(Staged::begin(&self.folder)?);
+        let mut sink = Hashing::new(Late {
+            folder: &self.folder,
+            staged: None,
+        });
         match web.get(asked, &mut sink)? {
             // Nobody says so who wasn't asked by what is held.
             Answer::Unchanged => held
@@ -111,9 +117,12 @@ impl Store {
                 .ok_or(RepositoryError::Changed),
             Answer::New(head) => {
                 head.as_it_is()?;
-                let (staged, sha256) = sink.finish();
+                let (late, sha256) = sink.finish();
+                let staged = late
+                    .staged
+                    .map_or_else(|| Staged::begin(&self.folder), Ok)?;
                 let arrived = Held {
-                    url: asked.url.to_owned(),
+                    place: place_of(asked.url),
                     version: head.version,
                     sha256,
                 };
@@ -173,6 +182,10 @@ impl Store {
     }
 }
 
+fn place_of(url: &str) -> String {
+    names::sha256_hex(&[url.as_bytes()])
+}
+
 /// Hashes what goes through.
 struct Hashing<T> {
     inner: T,
@@ -201,7 +214,28 @@ impl Read for Hashing<File> {
     }
 }
 
-impl Write for Hashing<Staged> {
+/// A file that is begun when the first of it comes: to be told that nothing changed writes
+/// nothing.
+struct Late<'a> {
+    folder: &'a Path,
+    staged: Option<Staged>,
+}
+
+impl Write for Late<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let staged = match self.staged.take() {
+            Some(staged) => staged,
+            None => Staged::begin(self.folder).map_err(io::Error::other)?,
+        };
+        self.staged.insert(staged).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.staged.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl<T: Write> Write for Hashing<T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes)?;
         self.hasher.update(&bytes[..written]);

@@ -102,7 +102,7 @@ impl<'a> Asked<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct Version {
     /// Where it came from, after all redirects.
-    url: String,
+    place: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     etag: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,7 +197,7 @@ impl Web {
                 return Err(late());
             }
             // Asked by what it led to the last time, another place would answer wrongly.
-            let held = asked.held.filter(|held| held.url == at.as_str());
+            let held = asked.held.filter(|held| held.place == place_of(&at));
             let known = at.origin() == start.origin();
             let place = |error: WebError| error.within(asked.timeout).behind(&start, &at);
             let answer = self.once(&at, &asked, known, held, left).map_err(place)?;
@@ -398,6 +398,11 @@ fn challenges(headers: &HeaderMap) -> Vec<String> {
     texts.take(8).map(ToOwned::to_owned).collect()
 }
 
+/// A URL, told from others without being shown: its query may be a token.
+fn place_of(url: &Url) -> String {
+    tandem_shared::names::sha256_hex(&[url.as_str().as_bytes()])
+}
+
 /// Writes the body into `sink`, piece by piece.
 fn body(
     answer: Response<Body>,
@@ -427,7 +432,7 @@ fn body(
             .map_err(|error| WebError::Sink(error.to_string()))?;
     }
     let version = Version {
-        url: url.as_str().to_owned(),
+        place: place_of(url),
         etag: text(&parts.headers, header::ETAG),
         last_modified: text(&parts.headers, header::LAST_MODIFIED),
     };
