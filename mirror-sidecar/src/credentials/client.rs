@@ -15,7 +15,7 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey};
 const KEYS: [(&str, &str); 2] = [("tls.crt", "tls.key"), ("certFile", "keyFile")];
 
 /// A certificate with its private key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientCertificate {
     /// The certificate, with what leads to its authority, as PEM.
     pub certificate: PathBuf,

@@ -259,6 +259,16 @@ impl Registry<'_> {
         }
     }
 
+    /// Whom to trust where tokens are given out. A client certificate is for the registry.
+    fn trust_at(&self, realm: &Url) -> Access {
+        let own = Url::parse(&self.place.base).is_ok_and(|base| base.origin() == realm.origin());
+        Access {
+            ca: self.trust.ca.clone(),
+            client: self.trust.client.clone().filter(|_| own),
+            ..Access::default()
+        }
+    }
+
     fn is_basic(&self, challenges: &[String]) -> bool {
         matches!(
             challenge::choose(challenges, &self.place.base),
@@ -313,12 +323,13 @@ impl Registry<'_> {
             Some(_) => realm.clone(),
             None => challenge::question(realm, service, repository),
         };
+        let trust = self.trust_at(realm);
         let asked = Asked {
             method: form.as_ref().map_or(Method::Get, Method::Form),
             authorization: proof.as_ref(),
             ..Asked::plain(
                 url.as_str(),
-                self.trust,
+                &trust,
                 self.allowed,
                 self.timeout,
                 token::BYTES,

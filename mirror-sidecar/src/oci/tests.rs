@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tandem_shared::manifest::Reason;
+use ureq::tls::{Certificate, PrivateKey};
 
 use super::*;
+use crate::credentials::ClientCertificate;
 use crate::testing::server::{Reply, Server, moved, ok, status};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -222,6 +224,45 @@ fn an_identity_token_is_sent_as_a_form() {
         asked.iter().all(|one| !one.contains("authorization")),
         "{asked:?}"
     );
+}
+
+#[test]
+fn a_client_certificate_is_for_the_registry_alone() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    let identity = ureq::tls::ClientCert::new_with_certs(
+        &[Certificate::from_pem(certificate.as_bytes()).unwrap()],
+        PrivateKey::from_pem(key.serialize_pem().as_bytes()).unwrap(),
+    );
+    let trust = Access {
+        ca: Some("/ca.crt".into()),
+        client: Some(ClientCertificate {
+            certificate: "/tls.crt".into(),
+            key: "/tls.key".into(),
+            identity,
+        }),
+        ..Access::default()
+    };
+    let place = place::parse("oci://h.test/c", &allowed(), &BTreeSet::new()).unwrap();
+    let registry = Registry {
+        web: &Web::default(),
+        place: &place,
+        trust: &trust,
+        proof: &Access::default(),
+        allowed: &allowed(),
+        timeout: LONG,
+        tokens: &mut Tokens::default(),
+    };
+    for (realm, shown) in [
+        ("https://h.test/token", true),
+        ("https://h.test:8443/token", false),
+        ("https://auth.h.test/token", false),
+    ] {
+        let at = registry.trust_at(&Url::parse(realm).unwrap());
+        assert_eq!(at.client.is_some(), shown, "{realm}");
+        assert_eq!(at.ca, trust.ca);
+    }
 }
 
 #[test]
