@@ -90,11 +90,12 @@ pub struct WantSpec {
     /// that the remote's HEAD names.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// Helm and OCI: a version or a range.
+    /// Helm and OCI: a version or a range; OCI: also any other tag, a digest, or both
+    /// (`1.2.3@sha256:…`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Git: path of the chart folder or file from the repository's root, `.`
-    /// for the root. Helm: name of the chart. Http: what the file shall be
+    /// for the root. Helm and OCI: name of the chart. Http: what the file shall be
     /// called; the URL alone says which one it is.
     pub path: String,
     /// Leave the chart's dependencies as the tree holds them.

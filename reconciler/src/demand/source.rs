@@ -52,7 +52,7 @@ pub(super) fn of_source(
 /// password that its scheme has no use for goes nowhere.
 pub(super) fn split_password(text: &str) -> (String, Option<Secrets>) {
     let mut url = match Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => url,
+        Ok(url) if matches!(url.scheme(), "http" | "https" | "oci") => url,
         _ if text.contains('@') => return (redact_url(text), None),
         _ => return (text.to_owned(), None),
     };

@@ -218,6 +218,10 @@ fn a_password_never_reaches_a_request() {
         )
         .contains("cret")
     );
+    let chart = json!({"chart": {"repository": "oci://me:s%40cret@h/Charts", "name": "web", "version": "1"}});
+    let wish = super::wish(&release("a", "one", chart), &defaults()).unwrap();
+    assert_eq!(wish.chart.source.url, "oci://h/Charts");
+    assert_eq!(wish.chart.embedded.unwrap()["password"], b"s@cret");
     // Where it would be of no use it goes nowhere at all.
     for (written, kept) in [
         ("ssh://git@h/r.git", "ssh://git@h/r.git"),
