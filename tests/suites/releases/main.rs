@@ -15,6 +15,7 @@ mod failures;
 mod git_files;
 mod life;
 mod owners;
+mod registries;
 mod sources;
 mod urls;
 mod values;
