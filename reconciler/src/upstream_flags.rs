@@ -159,8 +159,8 @@ pub const ROWS: &[Row] = &[
         "helm-repository-import",
         Form::Value,
         Asks::Any,
-        "charts are not taken from Helm repositories yet, so no credentials of such can be \
-         imported; remove the flag, and HelmReleases with charts from git are released",
+        "what opens a Helm repository stands in the Secret that chart.chartPullSecret names; put \
+         the username and password of each there and remove the flag",
     ),
     Row {
         variable: Some("HELM_VERSION"),

@@ -16,6 +16,7 @@ mod git_files;
 mod life;
 mod owners;
 mod registries;
+mod repositories;
 mod sources;
 mod urls;
 mod values;

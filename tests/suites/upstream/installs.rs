@@ -6,6 +6,7 @@ use kube::Api;
 use serde_json::json;
 use tandem_tests::charts;
 use tandem_tests::git::{HttpServer, Scheme};
+use tandem_tests::helm_repository::HelmRepository;
 use tandem_tests::kubernetes::from_git;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
@@ -27,13 +28,28 @@ async fn smoke() {
     let mut spec = from_git(&server.url("charts"), "main", "charts/app");
     spec["releaseName"] = json!("podinfo");
     world.releases.apply("podinfo", &spec).await.unwrap();
-    let found = world
-        .releases
-        .released_from("podinfo", &commit)
+    let repository = HelmRepository::new(&server, "charts").unwrap();
+    let files = charts::application("podinfo", "one");
+    repository
+        .publish_files(&files, "podinfo", "3.2.0")
+        .unwrap();
+    let spec = json!({
+        "releaseName": "podinfo-helm-repository",
+        "chart": {"repository": repository.url(), "name": "podinfo", "version": "3.2.0"},
+    });
+    let releases = &world.releases;
+    releases
+        .apply("podinfo-helm-repository", &spec)
         .await
         .unwrap();
-    assert_eq!(found.status("releaseStatus"), "deployed");
-    assert_eq!(found.condition("Deployed").unwrap().0, "True");
+    for (name, revision) in [
+        ("podinfo", commit.as_str()),
+        ("podinfo-helm-repository", "3.2.0"),
+    ] {
+        let found = releases.released_from(name, revision).await.unwrap();
+        assert_eq!(found.status("releaseStatus"), "deployed");
+        assert_eq!(found.condition("Deployed").unwrap().0, "True");
+    }
 }
 
 /// When a mutation it Git is made, a release is upgraded
