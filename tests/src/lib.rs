@@ -27,6 +27,7 @@ pub mod probe;
 pub mod procfs;
 pub mod programs;
 pub mod progress;
+pub mod proxy;
 pub mod registry;
 pub mod requests;
 pub mod unreachable;

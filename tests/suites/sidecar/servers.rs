@@ -1,11 +1,35 @@
-//! Git servers as they are out there: old, plain, large.
+//! Git servers as they are out there: old, plain, large, moved, behind proxies.
 
+use tandem_shared::credentials;
+use tandem_shared::manifest::Reason;
+use tandem_shared::source::{CredentialRef, Source};
 use tandem_tests::git::{HttpServer, Scheme};
 use tandem_tests::pair::Extra;
-use tandem_tests::requests::{chart, git, good, manifest, request};
+use tandem_tests::proxy::Proxy;
+use tandem_tests::requests::{chart, failure, git, good, manifest, request};
+use tandem_tests::volume::Volume;
 use tandem_tests::{charts, guard};
 
 use crate::common::{start, upstream};
+
+/// A source with a credential of its own, and that credential's id.
+fn with_credential(volume: &Volume, url: &str, values: &[(&str, &str)]) -> (Source, String) {
+    let store = credentials::Store::open(&volume.credentials()).unwrap();
+    let secret = CredentialRef {
+        namespace: "demo".into(),
+        name: "git".into(),
+    };
+    let values = values
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+        .collect();
+    let id = store.put(&secret, &values).unwrap();
+    let source = Source {
+        credential: Some(secret),
+        ..git(url)
+    };
+    (source, id)
+}
 
 #[tokio::test]
 async fn servers_that_give_no_commit_by_its_id_serve_all_refs() {
@@ -75,4 +99,132 @@ async fn of_many_refs_only_those_that_are_wanted_are_asked_for() {
     assert_eq!(prefixes, ["refs/heads/main", "refs/main", "refs/tags/main"]);
     let answered: usize = requests.iter().map(|one| one.answered).sum();
     assert!(answered < 2048, "{answered} bytes for an unchanged poll");
+}
+
+#[tokio::test]
+async fn a_redirect_within_a_host_takes_the_credential_along_and_no_other() {
+    let (upstreams, _upstream, commit) = upstream();
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let login = Some(("ada".to_owned(), "s3cret-one".to_owned()));
+    let moved = Some(("/old".to_owned(), server.base()));
+    server.set(|knobs| (knobs.login, knobs.moved) = (login.clone(), moved));
+    let (volume, role) = start(&Extra::default()).await;
+    let url = format!("{}/old/charts.git", server.base());
+    let login_of_ada = [("username", "ada"), ("password", "s3cret-one")];
+    let (source, id) = with_credential(&volume, &url, &login_of_ada);
+    let mut asked = request(&source, [chart("app", "main", "charts/app")]);
+    asked.credential_id = Some(id);
+    volume.ask(&asked).unwrap();
+    good(&volume, &source, "app", &commit).await.unwrap();
+
+    // Another host that asks for a password doesn't get this one.
+    let other = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    other.set(|knobs| knobs.login = login);
+    server.set(|knobs| knobs.moved = Some(("/old".to_owned(), other.base())));
+    asked.refresh = "elsewhere".into();
+    volume.ask(&asked).unwrap();
+    let refused = [Reason::AuthenticationFailed];
+    failure(&volume, &source, &refused).await.unwrap();
+    let requests = other.requests();
+    assert!(!requests.is_empty());
+    assert!(requests.iter().all(|one| one.authorization.is_none()));
+    // It may be read by everybody: then it is followed.
+    other.set(|knobs| knobs.login = None);
+    asked.refresh = "open".into();
+    volume.ask(&asked).unwrap();
+    manifest(&volume, &source, "well again", |one| {
+        one.failure.is_none() && one.handled_refresh == "open"
+    })
+    .await
+    .unwrap();
+    let requests = other.requests();
+    assert!(requests.iter().all(|one| one.authorization.is_none()));
+
+    // A token would follow to any host, so redirects aren't followed with one; what to do
+    // is said.
+    let (mut source, id) = with_credential(&volume, &url, &[("bearerToken", "t0ken-of-mine")]);
+    source.credential = Some(CredentialRef {
+        namespace: "demo".into(),
+        name: "token".into(),
+    });
+    let mut asked = request(&source, [chart("app", "main", "charts/app")]);
+    asked.credential_id = Some(id);
+    server.set(|knobs| (knobs.login, knobs.token) = (None, Some("t0ken-of-mine".to_owned())));
+    other.clear();
+    volume.ask(&asked).unwrap();
+    let told = failure(&volume, &source, &[Reason::Remote]).await.unwrap();
+    assert!(told.contains("final"), "{told}");
+    assert!(other.requests().is_empty());
+    for secret in ["s3cret-one", "t0ken-of-mine"] {
+        assert!(!role.log().contains(secret));
+        assert!(volume.find(secret).unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_repository_behind_a_proxy_is_reached_through_it() {
+    let (upstreams, _upstream, commit) = upstream();
+    let plain = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let secure = HttpServer::start(&upstreams, Scheme::Https).unwrap();
+    let named = |server: &HttpServer, name: &str| server.url("charts").replace("127.0.0.1", name);
+    let proxy = Proxy::start().unwrap();
+    // What the machine itself sets is none of the test's business.
+    let none = [
+        "http_proxy",
+        "https_proxy",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+    ]
+    .into_iter()
+    .chain(["no_proxy", "NO_PROXY"])
+    .filter(|name| std::env::var_os(name).is_some())
+    .fold(Extra::default(), |extra, name| extra.env(name, ""));
+    let authority = secure.authority().display().to_string();
+    let cases = [
+        (
+            "http_proxy",
+            proxy.http(),
+            named(&plain, "git.invalid"),
+            "http",
+        ),
+        (
+            "https_proxy",
+            proxy.http(),
+            named(&secure, "localhost"),
+            "connect",
+        ),
+        (
+            "ALL_PROXY",
+            proxy.socks(),
+            named(&plain, "git.invalid"),
+            "socks",
+        ),
+    ];
+    for (variable, value, url, how) in cases {
+        let extra = none
+            .clone()
+            .env(variable, value)
+            .env("GIT_SSL_CAINFO", &authority);
+        let (volume, _role) = start(&extra).await;
+        let source = git(&url);
+        volume
+            .ask(&request(&source, [chart("app", "main", "charts/app")]))
+            .unwrap();
+        good(&volume, &source, "app", &commit).await.unwrap();
+        let asked = proxy.asked();
+        assert!(asked.iter().any(|one| one.starts_with(how)), "{asked:?}");
+    }
+    // A host that is none of the proxy's business is asked itself.
+    let before = proxy.asked().len();
+    let extra = none
+        .env("http_proxy", proxy.http())
+        .env("no_proxy", "127.0.0.1");
+    let (volume, _role) = start(&extra).await;
+    let source = git(&plain.url("charts"));
+    volume
+        .ask(&request(&source, [chart("app", "main", "charts/app")]))
+        .unwrap();
+    good(&volume, &source, "app", &commit).await.unwrap();
+    assert_eq!(proxy.asked().len(), before);
 }
