@@ -47,6 +47,7 @@ mod edits;
 mod hooks;
 mod leftovers;
 mod life;
+mod links;
 mod owners;
 mod paths;
 mod reach;
