@@ -38,6 +38,11 @@ pub struct Args {
     #[arg(long, env = "MIRROR_GIT", default_value = "git", value_name = "PATH")]
     pub git: PathBuf,
 
+    /// The helm program (4, or 3 from 3.14 on), which downloads the dependencies of
+    /// charts from git. Where no chart has any, none is needed.
+    #[arg(long, env = "MIRROR_HELM", default_value = "helm", value_name = "PATH")]
+    pub helm: PathBuf,
+
     /// A private key for ssh sources whose request names no credential. It is
     /// read anew at every use, and so are the host keys.
     #[arg(long, env = "MIRROR_SSH_KEY_FILE", value_name = "PATH")]

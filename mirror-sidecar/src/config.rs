@@ -27,6 +27,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The git program.
     pub git: PathBuf,
+    /// The helm program.
+    pub helm: PathBuf,
     /// This program, which git asks for passwords.
     pub askpass: PathBuf,
     /// The operator's private key for ssh.
@@ -116,7 +118,7 @@ impl TryFrom<Args> for Config {
         if args.rescan_interval.is_zero() {
             return Err(ConfigError::Zero("--rescan-interval"));
         }
-        // git runs in another folder, so no path may be relative.
+        // git and helm run in other folders, so no path may be relative.
         let absolute = |option, path: PathBuf| {
             std::path::absolute(&path).map_err(|source| ConfigError::File {
                 option,
@@ -144,7 +146,11 @@ impl TryFrom<Args> for Config {
             })?;
         }
         let root = absolute("--volume", args.volume)?;
-        let is_path = args.git.components().count() > 1;
+        // What is no mere name lies where it says.
+        let program = |option, path: PathBuf| match path.components().count() {
+            0 | 1 => Ok(path),
+            _ => absolute(option, path),
+        };
         Ok(Self {
             volume: Volume::at(&root),
             root,
@@ -153,11 +159,8 @@ impl TryFrom<Args> for Config {
                 .map(|path| absolute("--credentials", path))
                 .transpose()?,
             listen: args.listen,
-            git: if is_path {
-                absolute("--git", args.git)?
-            } else {
-                args.git
-            },
+            git: program("--git", args.git)?,
+            helm: program("--helm", args.helm)?,
             askpass: std::env::current_exe().map_err(ConfigError::Program)?,
             ssh_key: readable("--ssh-key-file", args.ssh_key_file)?,
             known_hosts: readable("--ssh-known-hosts-file", args.ssh_known_hosts_file)?,

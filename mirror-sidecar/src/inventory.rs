@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tandem_shared::artifact::Digest;
 use tandem_shared::manifest::Manifest;
+use tandem_shared::request::ResolvedDependency;
 use tandem_shared::source::SourceName;
 
 /// What is named, and since when what isn't.
@@ -19,6 +20,9 @@ pub struct Inventory {
 struct Inner {
     named: BTreeMap<SourceName, BTreeSet<Digest>>,
     unnamed_since: BTreeMap<Digest, Instant>,
+    /// Dependencies that were downloaded.
+    resolved: BTreeMap<SourceName, BTreeSet<ResolvedDependency>>,
+    archives_unnamed_since: BTreeMap<String, Instant>,
     /// Sources whose manifest can't be read, so that nobody knows what it names.
     unknown: BTreeSet<SourceName>,
 }
@@ -38,6 +42,13 @@ impl Hold<'_> {
             .entry(self.source.clone())
             .or_default()
             .insert(digest.clone());
+    }
+
+    /// Keeps the archive of one more dependency.
+    pub fn archive(&self, resolved: &ResolvedDependency) {
+        let mut inner = self.inventory.lock();
+        let of = inner.resolved.entry(self.source.clone()).or_default();
+        of.insert(resolved.clone());
     }
 }
 
@@ -62,6 +73,7 @@ impl Inventory {
         let mut inner = self.lock();
         inner.unknown.remove(source);
         inner.named.insert(source.clone(), digests(manifest));
+        inner.resolved.insert(source.clone(), downloaded(manifest));
     }
 
     /// There is a manifest of `source` that can't be read: no artifact goes
@@ -75,6 +87,41 @@ impl Inventory {
         let mut inner = self.lock();
         inner.unknown.remove(source);
         inner.named.remove(source);
+        inner.resolved.remove(source);
+    }
+
+    /// The archive that exactly this dependency stands for in some chart.
+    #[must_use]
+    pub fn archive(&self, name: &str, version: &str, repository: &str) -> Option<String> {
+        let inner = self.lock();
+        let mut all = inner.resolved.values().flatten();
+        let found = all
+            .find(|one| one.name == name && one.version == version && one.repository == repository);
+        found?.digest.clone()
+    }
+
+    /// As [`Inventory::collect`], for archives of dependencies.
+    pub fn collect_archives(
+        &self,
+        present: &[String],
+        grace: Duration,
+        now: Instant,
+        remove: impl FnMut(&String) -> bool,
+    ) {
+        let mut inner = self.lock();
+        if !inner.unknown.is_empty() {
+            return;
+        }
+        let resolved = inner.resolved.values().flatten();
+        let named = resolved.filter_map(|one| one.digest.clone()).collect();
+        sweep(
+            &mut inner.archives_unnamed_since,
+            present,
+            &named,
+            grace,
+            now,
+            remove,
+        );
     }
 
     /// Removes, by `remove`, every one of `present` that nothing has named for
@@ -84,23 +131,51 @@ impl Inventory {
         present: &[Digest],
         grace: Duration,
         now: Instant,
-        mut remove: impl FnMut(&Digest) -> bool,
+        remove: impl FnMut(&Digest) -> bool,
     ) {
         let mut inner = self.lock();
         if !inner.unknown.is_empty() {
             return;
         }
         let named: BTreeSet<Digest> = inner.named.values().flatten().cloned().collect();
-        inner
-            .unnamed_since
-            .retain(|digest, _| !named.contains(digest) && present.contains(digest));
-        for digest in present.iter().filter(|digest| !named.contains(digest)) {
-            let since = *inner.unnamed_since.entry(digest.clone()).or_insert(now);
-            if now.saturating_duration_since(since) >= grace && remove(digest) {
-                inner.unnamed_since.remove(digest);
-            }
+        sweep(
+            &mut inner.unnamed_since,
+            present,
+            &named,
+            grace,
+            now,
+            remove,
+        );
+    }
+}
+
+/// Removes what is present and hasn't been named for the whole grace.
+fn sweep<T: Clone + Ord>(
+    unnamed_since: &mut BTreeMap<T, Instant>,
+    present: &[T],
+    named: &BTreeSet<T>,
+    grace: Duration,
+    now: Instant,
+    mut remove: impl FnMut(&T) -> bool,
+) {
+    let present: BTreeSet<&T> = present.iter().collect();
+    unnamed_since.retain(|one, _| !named.contains(one) && present.contains(one));
+    for one in present.into_iter().filter(|one| !named.contains(*one)) {
+        let since = *unnamed_since.entry(one.clone()).or_insert(now);
+        if now.saturating_duration_since(since) >= grace && remove(one) {
+            unnamed_since.remove(one);
         }
     }
+}
+
+fn downloaded(manifest: &Manifest) -> BTreeSet<ResolvedDependency> {
+    let results = manifest.results.values();
+    let goods = results.filter_map(|result| result.good.as_ref());
+    goods
+        .flat_map(|good| good.resolved.iter())
+        .filter(|one| one.digest.is_some())
+        .cloned()
+        .collect()
 }
 
 fn digests(manifest: &Manifest) -> BTreeSet<Digest> {

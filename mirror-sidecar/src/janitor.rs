@@ -34,6 +34,8 @@ pub struct Survey {
     pub sources: BTreeSet<SourceName>,
     /// Artifacts.
     pub artifacts: Vec<Digest>,
+    /// Archives of dependencies, by their SHA-256 in hex.
+    pub archives: Vec<String>,
     /// Bytes of all files.
     pub bytes: u64,
 }
@@ -65,6 +67,12 @@ pub fn survey(served: &Served) -> Survey {
                 .and_then(|name| name.to_str())
                 .and_then(Digest::from_file_name),
         );
+    }
+    for path in entries(&served.archives()) {
+        let stem = path
+            .file_name()
+            .and_then(|name| name.to_str()?.strip_suffix(".tgz"));
+        survey.archives.extend(stem.map(ToOwned::to_owned));
     }
     survey
 }

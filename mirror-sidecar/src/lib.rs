@@ -20,6 +20,7 @@
 //! | [`repository`] | a Helm repository: its index, a version, an archive |
 //! | [`oci`] | an OCI registry: tags, digests, tokens, an archive |
 //! | [`snapshot`] | a chart or file at a commit, as an artifact |
+//! | [`dependencies`] | what charts depend on and isn't in the tree, brought by helm |
 //! | [`archive`] | a packed chart, unpacked |
 //! | [`range`] | versions, and ranges of them |
 //! | [`serving`], [`inventory`], [`janitor`] | what is served, what is named, what may go |
@@ -32,6 +33,7 @@ pub mod askpass;
 pub mod check;
 pub mod config;
 pub mod credentials;
+pub mod dependencies;
 pub mod git;
 pub mod github;
 pub mod health;
@@ -68,6 +70,7 @@ use tokio::sync::watch;
 
 use check::Context;
 use config::Config;
+use dependencies::Dependencies;
 use git::Git;
 use github::Tokens;
 use health::Health;
@@ -134,6 +137,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         metrics: Arc::clone(&metrics),
     };
     let served = tokio::spawn(http::serve(listener, shown, ended(stopped.clone())));
+    let dependencies = Dependencies::new(&config, cancel.clone(), Arc::clone(&metrics));
     let context = Arc::new(Context {
         places: Places::new(config.concurrent),
         config,
@@ -143,8 +147,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         health,
         web: Web::default(),
         tokens: Tokens::default(),
+        dependencies,
     });
-    let fetching = Arc::clone(&context);
+    let ending = Arc::clone(&context);
     let mut schedule = std::pin::pin!(schedule::run(context, ended(stopped)));
     tokio::select! {
         () = &mut shutdown => {}
@@ -153,9 +158,10 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     tracing::info!("ending");
     // Children are asked to end, and killed ten seconds later.
     cancel.cancel();
-    fetching.web.end();
+    ending.web.end();
     stop.send_replace(true);
     schedule.await;
+    let _ = tokio::task::spawn_blocking(move || ending.dependencies.end()).await;
     // Somebody who is still reading doesn't keep us.
     if let Ok(served) = tokio::time::timeout(FAREWELL, served).await {
         served??;

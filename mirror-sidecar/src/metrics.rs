@@ -133,7 +133,7 @@ impl Default for Metrics {
         };
         registry.register(
             "exchanges",
-            "Exchanges with remotes, by kind (list and fetch of git, get of a URL, index and archive of a Helm repository, digest, tags, manifest and blob of a registry) and outcome",
+            "Exchanges with remotes, by kind (list and fetch of git, get of a URL, index and archive of a Helm repository, digest, tags, manifest and blob of a registry, dependency by helm) and outcome",
             metrics.exchanges.clone(),
         );
         registry.register(
@@ -220,7 +220,8 @@ impl Metrics {
 
     /// Counts a request over HTTP, for a file behind a URL (`get`), for the `index` or an
     /// `archive` of a Helm repository, or for the `digest` of a tag, the `tags`, a `manifest`
-    /// or a `blob` of a registry: `success`, `unchanged`, `timeout` or `failure`.
+    /// or a `blob` of a registry, or of a `dependency` by helm: `success`, `unchanged`,
+    /// `timeout` or `failure`.
     pub fn got(&self, kind: &'static str, outcome: &'static str, took: Duration) {
         let kind = Word(kind);
         let labels = Exchange {

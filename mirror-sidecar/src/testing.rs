@@ -27,6 +27,7 @@ use tempfile::TempDir;
 use crate::args::Args;
 use crate::check::{self, Context, Ended, State};
 use crate::config::Config;
+use crate::dependencies::Dependencies;
 use crate::git::Git;
 use crate::github::Tokens;
 use crate::health::Health;
@@ -177,6 +178,7 @@ impl Sidecar {
         publish::folder(&config.volume.wanted.requests(), Audience::Group).unwrap();
         let metrics = Arc::new(Metrics::default());
         let git = Git::new(&config, Cancel::new().unwrap(), Arc::clone(&metrics));
+        let dependencies = Dependencies::new(&config, Cancel::new().unwrap(), Arc::clone(&metrics));
         let context = Context {
             places: Places::new(config.concurrent),
             config,
@@ -186,6 +188,7 @@ impl Sidecar {
             health: Arc::new(Health::default()),
             web: Web::default(),
             tokens: Tokens::default(),
+            dependencies,
         };
         let request = Request {
             schema: Request::current_schema(),

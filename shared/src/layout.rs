@@ -5,7 +5,7 @@
 //!   contract.json  locks/  requests/<source>.json  releases/<namespace>.<name>.json
 //! <volume>/served/        sidecar writes, reconciler reads
 //!   contract.json  locks/  manifests/<source>.json  artifacts/<digest>.tar  mirrors/<source>.git/
-//!   repositories/<source>/index.yaml
+//!   repositories/<source>/index.yaml  archives/<sha256>.tgz  staging/
 //! <credentials>/<id>/     reconciler writes, sidecar reads; in memory
 //! ```
 
@@ -186,6 +186,25 @@ impl Served {
         self.repositories().join(source.as_str())
     }
 
+    /// The folder of downloaded archives of dependencies, private to the sidecar.
+    #[must_use]
+    pub fn archives(&self) -> PathBuf {
+        self.root.join("archives")
+    }
+
+    /// The archive whose content has this SHA-256, in hex.
+    #[must_use]
+    pub fn archive(&self, sha256: &str) -> PathBuf {
+        self.archives().join(format!("{sha256}.tgz"))
+    }
+
+    /// Where helm works on dependencies, private to the sidecar. Nothing in it outlives its
+    /// work, or the next start.
+    #[must_use]
+    pub fn staging(&self) -> PathBuf {
+        self.root.join("staging")
+    }
+
     /// The lock of the one live sidecar.
     #[must_use]
     pub fn role_lock(&self) -> PathBuf {
@@ -208,15 +227,21 @@ impl Served {
             self.artifacts(),
             self.mirrors(),
             self.repositories(),
+            self.archives(),
+            self.staging(),
         ]
     }
 
     /// Whether a folder is of no concern to the other role.
     #[must_use]
     pub fn is_private(&self, folder: &Path) -> bool {
-        [self.mirrors(), self.repositories()]
-            .iter()
-            .any(|private| folder.starts_with(private))
+        let private = [
+            self.mirrors(),
+            self.repositories(),
+            self.archives(),
+            self.staging(),
+        ];
+        private.iter().any(|private| folder.starts_with(private))
     }
 
     fn locks(&self) -> PathBuf {

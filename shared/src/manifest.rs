@@ -149,6 +149,10 @@ pub struct Good {
     /// The dependencies that were resolved for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resolved: Vec<ResolvedDependency>,
+    /// Names the chart that the remote ones were resolved for (its files, and what it asks
+    /// for). They stay as they are for as long as it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_for: Option<String>,
     /// Names everything that went in (tree ids, siblings, link targets,
     /// dependencies). Equal inputs need no export.
     pub inputs: String,

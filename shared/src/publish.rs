@@ -12,11 +12,11 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 use thiserror::Error;
 
 /// How temporary names begin. Listings pass over them.
@@ -149,6 +149,54 @@ impl Write for Staged {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
+    }
+}
+
+/// A folder of its own below another, for work that needs files. Dropping it removes it; what
+/// a killed process left of one is swept at the next start.
+#[derive(Debug)]
+pub struct Scratch(TempDir);
+
+impl Scratch {
+    /// Begins one in `folder`, which nobody else can look into.
+    ///
+    /// # Errors
+    /// If the folder takes no new one.
+    pub fn begin(folder: &Path) -> Result<Self, PublishError> {
+        let made = tempfile::Builder::new()
+            .prefix(TEMPORARY_PREFIX)
+            .permissions(Permissions::from_mode(Audience::Owner.folder_mode()))
+            .tempdir_in(folder);
+        at("begin a folder in", folder, made).map(Self)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes a file below it, and the folders on the way.
+    ///
+    /// # Errors
+    /// If the volume refuses.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, PublishError> {
+        let path = self.path().join(name);
+        if let Some(parent) = path.parent() {
+            folder(parent, Audience::Owner)?;
+        }
+        let mut options = fs::OpenOptions::new();
+        let file = options
+            .write(true)
+            .create_new(true)
+            .mode(Audience::Owner.file_mode())
+            .open(&path);
+        at(
+            "write",
+            &path,
+            file.and_then(|mut file| file.write_all(bytes)),
+        )?;
+        Ok(path)
     }
 }
 

@@ -130,9 +130,10 @@ pub struct Prefer {
     /// The version that a range stood for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The dependencies, with versions and archive digests.
+    /// What dependencies stood for. Several, if HelmReleases that share this want saw
+    /// different charts; the one whose chart it is counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dependencies: Vec<ResolvedDependency>,
+    pub dependencies: Vec<Resolution>,
 }
 
 impl Prefer {
@@ -143,15 +144,26 @@ impl Prefer {
     }
 }
 
+/// What the remote dependencies of one chart stood for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Resolution {
+    /// The chart that they were resolved for: `resolvedFor` of its result.
+    #[serde(rename = "for")]
+    pub chart: String,
+    /// Versions and archive digests.
+    pub dependencies: Vec<ResolvedDependency>,
+}
+
 /// One dependency of a chart, as it was resolved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedDependency {
     /// Name of the dependency's chart.
     pub name: String,
     /// The version that was chosen.
     pub version: String,
-    /// Where it came from (`file://…`, `https://…`, `oci://…`).
+    /// Where it came from (`file://…`, `https://…`, `oci://…`), without a password.
     pub repository: String,
     /// SHA-256 of its archive, in hex, for a remote one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -166,3 +166,27 @@ fn a_program_that_is_not_there_is_named() {
     .unwrap_err();
     assert!(error.to_string().contains("no-such-program"), "{error}");
 }
+
+#[test]
+fn a_confined_child_writes_no_large_file_and_takes_no_more_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(folder.path());
+        child::confine(&mut command, 64 * 1024, 64 * 1024 * 1024);
+        let limits = Limits {
+            deadline: LONG,
+            output: 4096,
+        };
+        child::run(command, b"", None, &limits, &never()).unwrap()
+    };
+    let outcome = run("dd if=/dev/zero of=small bs=1024 count=64 2>&1");
+    assert!(outcome.success(), "{outcome:?}");
+    let outcome = run("exec dd if=/dev/zero of=large bs=1024 count=65");
+    assert!(!outcome.success(), "{outcome:?}");
+    let large = std::fs::metadata(folder.path().join("large")).unwrap();
+    assert_eq!(large.len(), 64 * 1024);
+    // One block of that size is what it copies with.
+    let outcome = run("exec dd if=/dev/zero of=/dev/null bs=128M count=1");
+    assert!(!outcome.success(), "{outcome:?}");
+}

@@ -211,3 +211,21 @@ fn a_swapped_folder_is_the_new_one() {
     assert_eq!(std::fs::read_to_string(old.join("f")).unwrap(), "new");
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn a_scratch_folder_is_private_and_goes_with_its_work_or_at_the_next_start() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let scratch = publish::Scratch::begin(folder.path()).unwrap();
+    let file = scratch.write("chart/Chart.yaml", b"x").unwrap();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(scratch.path()) & 0o777, 0o700);
+    assert_eq!(mode(&file) & 0o777, 0o600);
+    scratch.write("chart/Chart.yaml", b"y").unwrap_err();
+    let path = scratch.path().to_owned();
+    drop(scratch);
+    assert!(!path.exists());
+    std::mem::forget(publish::Scratch::begin(folder.path()).unwrap());
+    assert_eq!(publish::sweep(folder.path()).unwrap(), 1);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

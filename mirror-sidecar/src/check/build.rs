@@ -11,7 +11,7 @@ use tandem_shared::request::{Request, Want, WantKind, WantSpec};
 use super::group::{self, Trouble, groups};
 use super::resolve::{Miss, Resolved, asked_name};
 use super::submodules::Submodules;
-use super::{Context, State};
+use super::{Context, State, dependencies};
 use crate::janitor;
 use crate::metrics::Built;
 use crate::mirror::{Mirror, MirrorError};
@@ -72,7 +72,14 @@ pub(super) fn build(
                     restore(&mut submodules, state, want)?;
                     Err(missing(miss))
                 }
-                Ok(commit) => one(&mut submodules, state, want, *commit, bad, &mut built),
+                Ok(commit) => {
+                    match one(&mut submodules, state, want, *commit, bad, &mut built) {
+                        Ok(Some(outcome)) => Ok(outcome),
+                        // Its dependencies are on their way.
+                        Ok(None) => continue,
+                        Err(trouble) => Err(trouble),
+                    }
+                }
             };
             if let Err(Trouble {
                 reason: Reason::MirrorCorrupt,
@@ -84,7 +91,8 @@ pub(super) fn build(
             }
             outcomes.push((*want, outcome));
         }
-        // One that isn't known yet (the remote can't be asked) holds the whole group back.
+        // One that isn't known yet (the remote can't be asked, dependencies are on their
+        // way) holds the whole group back.
         if outcomes.len() == wants.len() {
             apply(context, state, outcomes, found);
             state.publish(context, true);
@@ -96,21 +104,27 @@ pub(super) fn build(
 }
 
 /// Builds a lost artifact again whose ref is gone, if the mirror still has it.
-fn restore(submodules: &mut Submodules<'_>, state: &State, want: &Want) -> Result<(), MirrorError> {
-    let result = state.serving.manifest().results.get(&want.key);
-    let Some(good) = result
-        .and_then(|result| result.good.as_ref())
-        .filter(|good| !is_there(submodules.context, good))
-    else {
+fn restore(
+    submodules: &mut Submodules<'_>,
+    state: &mut State,
+    want: &Want,
+) -> Result<(), MirrorError> {
+    let Some(good) = held(state, want).filter(|good| !is_there(submodules.context, good)) else {
         return Ok(());
     };
     let Some(commit) = submodules.mirror.held(&asked_name(want))? else {
         return Ok(());
     };
-    if let Err(error) = at(submodules, state, want, commit, Some(good), true) {
+    if let Err(error) = at(submodules, state, want, commit, Some(&good), true) {
         tracing::warn!(source = %state.name, want = %want.key, digest = %good.artifact, %error, "a lost artifact can't be built again");
     }
     Ok(())
+}
+
+/// What is served of a want.
+fn held(state: &State, want: &Want) -> Option<Good> {
+    let result = state.serving.manifest().results.get(&want.key);
+    result.and_then(|result| result.good.clone())
 }
 
 fn missing(miss: &Miss) -> Trouble {
@@ -166,78 +180,82 @@ type Cache = BTreeMap<(Oid, WantSpec), Result<(Good, Option<Oid>), String>>;
 
 fn one(
     submodules: &mut Submodules<'_>,
-    state: &State,
+    state: &mut State,
     want: &Want,
     commit: Oid,
     rewrite: bool,
     cache: &mut Cache,
-) -> Result<Outcome, Trouble> {
-    let prior = state
-        .serving
-        .manifest()
-        .results
-        .get(&want.key)
-        .and_then(|result| result.good.as_ref());
+) -> Result<Option<Outcome>, Trouble> {
+    let prior = held(state, want);
+    let prior = prior.as_ref();
     if let Some(Ok((good, contained))) = cache.get(&(commit, want.spec.clone())) {
         let built = if prior.is_some_and(|prior| prior.artifact == good.artifact) {
             Built::Unchanged
         } else {
             Built::Same
         };
-        return Ok(Outcome {
+        return Ok(Some(Outcome {
             good: carry(prior, good.clone()),
             built,
             contained: *contained,
-        });
+        }));
     }
     let outcome = at(submodules, state, want, commit, prior, rewrite)
         .map_err(|error| trouble(&error, want, commit))?;
-    cache.insert(
-        (commit, want.spec.clone()),
-        Ok((outcome.good.clone(), outcome.contained)),
-    );
+    if let Some(outcome) = &outcome {
+        cache.insert(
+            (commit, want.spec.clone()),
+            Ok((outcome.good.clone(), outcome.contained)),
+        );
+    }
     Ok(outcome)
 }
 
+/// None while dependencies are on their way.
 fn at(
     submodules: &mut Submodules<'_>,
-    state: &State,
+    state: &mut State,
     want: &Want,
     commit: Oid,
     prior: Option<&Good>,
     rewrite: bool,
-) -> Result<Outcome, SnapshotError> {
+) -> Result<Option<Outcome>, SnapshotError> {
     let context = submodules.context;
     let limits = context.config.limits;
     let served = &context.config.volume.served;
     let snapshot =
         Snapshot::of(submodules.mirror.repository(), commit)?.with_submodules(want.spec.submodules);
     let prior_there = prior.filter(|good| !rewrite && is_there(context, good));
+    let unchanged = |prior: &Good, contained| {
+        Some(Outcome {
+            good: prior.clone(),
+            built: Built::Unchanged,
+            contained,
+        })
+    };
     // What submodules there are has to be known, so that they stay.
     let known = state.contained.get(&want.key);
     if let (Some(prior), Some(contained)) = (prior_there, known.filter(|_| !want.spec.submodules))
         && snapshot::folder_of(&snapshot, &want.spec)? == Some(*contained)
     {
-        return Ok(Outcome {
-            good: prior.clone(),
-            built: Built::Unchanged,
-            contained: Some(*contained),
-        });
+        return Ok(unchanged(prior, Some(*contained)));
     }
     let plan = submodules.plan(&snapshot, &want.spec, limits)?;
-    let inputs = plan.inputs();
+    let identity = plan.inputs();
     let contained = plan.self_contained;
     if let Some(prior) = prior_there
-        && prior.inputs == inputs
+        && (prior.inputs == identity || prior.resolved_for.as_ref() == Some(&identity))
     {
-        return Ok(Outcome {
-            good: prior.clone(),
-            built: Built::Unchanged,
-            contained,
-        });
+        state.waiting.remove(&want.key);
+        return Ok(unchanged(prior, contained));
     }
+    let Some(downloaded) = dependencies::resolve(context, state, want, &plan, &identity, prior)?
+    else {
+        return Ok(None);
+    };
+    let more = dependencies::files(context, &plan, &downloaded)?;
     let hold = context.inventory.hold(&state.name);
-    let exported = snapshot::export(&snapshot, &plan, limits, served, &hold, rewrite)?;
+    let exported = snapshot::export(&snapshot, &plan, more, limits, served, &hold, rewrite)?;
     let good = Good {
         commit: Some(commit.to_string()),
         version: None,
@@ -245,8 +263,9 @@ fn at(
         artifact: exported.digest,
         same_as: Vec::new(),
         chart: plan.chart,
-        resolved: plan.resolved,
-        inputs,
+        inputs: snapshot::all_inputs(&identity, &downloaded),
+        resolved_for: (!downloaded.is_empty()).then_some(identity),
+        resolved: plan.resolved.into_iter().chain(downloaded).collect(),
         size: exported.size,
         since: clock::now(),
     };
@@ -255,11 +274,11 @@ fn at(
     } else {
         Built::Same
     };
-    Ok(Outcome {
+    Ok(Some(Outcome {
         good: carry(prior, good),
         built,
         contained,
-    })
+    }))
 }
 
 /// The same content keeps the commit and the time at which it was first seen.

@@ -5,6 +5,7 @@
 //! wrong ends in the manifest; nothing that was good is lost by it.
 
 mod build;
+mod dependencies;
 mod group;
 mod mirrored;
 mod registry;
@@ -29,6 +30,7 @@ use tandem_shared::version;
 use crate::address;
 use crate::config::Config;
 use crate::credentials;
+use crate::dependencies::Dependencies;
 use crate::git::Git;
 use crate::github;
 use crate::health::Health;
@@ -40,6 +42,7 @@ use crate::places::{Places, Seat};
 use crate::schedule::backoff;
 use crate::serving::Serving;
 use crate::web::Web;
+use dependencies::Waiting;
 use resolve::Miss;
 
 /// Limits of what a request may ask for, in seconds.
@@ -68,6 +71,8 @@ pub struct Context {
     pub web: Web,
     /// Tokens of GitHub Apps.
     pub tokens: github::Tokens,
+    /// Who downloads dependencies.
+    pub dependencies: Dependencies,
 }
 
 impl Context {
@@ -112,6 +117,17 @@ pub struct State {
     /// Why something that is wanted may be had in a moment, and was tried how often in vain.
     again: Option<Reason>,
     retries: u32,
+    /// Wants whose dependencies aren't all here.
+    waiting: BTreeMap<String, Waiting>,
+    /// Whether some are on their way, as this check saw it.
+    coming: bool,
+    /// When this check has to be made again without asking the remote.
+    recheck: Option<Instant>,
+    /// The last refresh token that the remote was asked for.
+    refreshed: Option<String>,
+    /// Of the request.
+    timeout: Duration,
+    interval: Duration,
 }
 
 /// What an asked name stood for.
@@ -134,6 +150,8 @@ pub struct Ended {
     pub exchanged: bool,
     /// From now to the next one.
     pub next: Duration,
+    /// When it is to be looked at in between, without asking the remote.
+    pub again: Option<Instant>,
 }
 
 /// What keeps a source from being checked.
@@ -169,6 +187,12 @@ impl State {
             tokens: oci::Tokens::default(),
             again: None,
             retries: 0,
+            waiting: BTreeMap::new(),
+            coming: false,
+            recheck: None,
+            refreshed: None,
+            timeout: Duration::from_secs(*TIMEOUT.start()),
+            interval: Duration::from_secs(*INTERVAL.start()),
         }
     }
 
@@ -237,9 +261,14 @@ pub fn check(
     let ask = poll
         || state.is_failing()
         || state.broken
-        || request.refresh != state.serving.manifest().handled_refresh
+        || state
+            .refreshed
+            .as_ref()
+            .unwrap_or(&state.serving.manifest().handled_refresh)
+            != &request.refresh
         || request.credential_id != state.credential;
     let mut exchanged = ask;
+    (state.coming, state.recheck, state.interval) = (false, None, interval);
     let result = attempt(context, state, observed, &mut exchanged);
     state.seat = None;
     if context.git.is_cancelled() {
@@ -247,6 +276,7 @@ pub fn check(
         return Ended {
             exchanged: false,
             next: interval,
+            again: None,
         };
     }
     let now = tandem_shared::clock::now();
@@ -286,15 +316,25 @@ pub fn check(
         }
     };
     state.credential.clone_from(&request.credential_id);
+    state.refreshed = Some(request.refresh.clone());
+    let coming = state.coming;
     let manifest = state.serving.edit();
-    manifest.handled_refresh.clone_from(&request.refresh);
+    if !coming {
+        // Until then the answer isn't whole.
+        manifest.handled_refresh.clone_from(&request.refresh);
+    }
     manifest.observed_request = Some(ObservedRequest {
         digest: observed.digest.clone(),
         credential_id: request.credential_id.clone(),
     });
     manifest.interval_seconds = Some(interval.as_secs());
     forget_unwanted(state, request);
-    state.serving.looked_at_again(next, now);
+    let sooner = state
+        .recheck
+        .map(|at| at.saturating_duration_since(Instant::now()));
+    state
+        .serving
+        .looked_at_again(sooner.map_or(next, |sooner| sooner.min(next)), now);
     let published = state.publish(context, false);
     tracing::debug!(source = %state.name, exchanged, published, next_seconds = next.as_secs(), "checked");
     let manifest = state.serving.manifest();
@@ -303,12 +343,18 @@ pub fn check(
         &manifest.state,
         manifest.checked_at.map(Timestamp::as_second),
     );
+    let again = state.recheck;
     if published {
-        Ended { exchanged, next }
+        Ended {
+            exchanged,
+            next,
+            again,
+        }
     } else {
         Ended {
             exchanged: true,
             next: next.min(Duration::from_secs(10)),
+            again,
         }
     }
 }
@@ -327,6 +373,7 @@ fn forget_unwanted(state: &mut State, request: &Request) {
     state.known.retain(|name, _| asked.contains(name));
     state.settled.retain(|key, _| keys.contains(key));
     state.contained.retain(|key, _| keys.contains(key));
+    state.waiting.retain(|key, _| keys.contains(key));
 }
 
 fn attempt(
@@ -346,6 +393,7 @@ fn attempt(
             .timeout_seconds
             .clamp(*TIMEOUT.start(), *TIMEOUT.end()),
     );
+    state.timeout = timeout;
     match &request.source.kind {
         SourceKind::Git => {}
         SourceKind::Helm => return repository::run(context, state, observed, timeout, exchanged),

@@ -331,6 +331,7 @@ impl Check<'_> {
             same_as: Vec::new(),
             chart: Some(chart),
             resolved: Vec::new(),
+            resolved_for: None,
             size: stored.size,
             since: same.map_or_else(clock::now, |prior| prior.since),
         };

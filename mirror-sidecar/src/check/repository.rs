@@ -258,6 +258,7 @@ impl Check<'_> {
             same_as: Vec::new(),
             chart: Some(chart),
             resolved: Vec::new(),
+            resolved_for: None,
             size: stored.size,
             since: clock::now(),
         };

@@ -213,6 +213,7 @@ fn put(
             same_as: Vec::new(),
             chart: None,
             resolved: Vec::new(),
+            resolved_for: None,
             inputs,
             size: stored.size,
             since: since.map_or_else(clock::now, |prior| prior.since),

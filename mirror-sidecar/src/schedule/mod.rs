@@ -6,7 +6,7 @@ mod hints;
 mod requests;
 mod tidy;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,8 +36,10 @@ struct Entry {
     running: bool,
     /// When the remote is to be asked next.
     due: Instant,
-    /// Its request changed.
+    /// Its request changed, or what it waits for is there.
     changed: bool,
+    /// When it is to be looked at before that, without asking the remote.
+    again: Option<Instant>,
 }
 
 /// Work that ended.
@@ -123,7 +125,7 @@ impl Schedule {
                 .entries
                 .values()
                 .filter(|entry| !entry.running)
-                .map(|entry| entry.due);
+                .map(|entry| entry.again.map_or(entry.due, |again| again.min(entry.due)));
             let wake = wake
                 .chain([rescan_at, tidy_at, now + BEAT])
                 .min()
@@ -139,6 +141,13 @@ impl Schedule {
                     }
                     self.look_at(gathered.sources);
                 }
+                sources = self.downloads_told() => {
+                    for source in sources {
+                        if let Some(entry) = self.entries.get_mut(&source) {
+                            entry.changed = true;
+                        }
+                    }
+                }
                 Some(done) = self.work.join_next() => match done {
                     Ok(done) => self.done(done),
                     Err(error) => tracing::error!(%error, "a task of the schedule failed"),
@@ -152,6 +161,11 @@ impl Schedule {
     fn hints_taken(&self) -> impl Future<Output = hints::Gathered> + use<> {
         let hints = Arc::clone(&self.hints);
         async move { hints.take().await }
+    }
+
+    fn downloads_told(&self) -> impl Future<Output = BTreeSet<SourceName>> + use<> {
+        let context = Arc::clone(&self.context);
+        async move { context.dependencies.told().await }
     }
 
     fn spawn(&mut self, work: impl FnOnce() -> Done + Send + 'static) {
@@ -257,6 +271,7 @@ impl Schedule {
                 running: false,
                 due: now,
                 changed: true,
+                again: None,
             });
             entry.changed = true;
         }
@@ -265,7 +280,10 @@ impl Schedule {
     }
 
     fn start_due(&mut self, now: Instant) {
-        let due = |entry: &Entry| !entry.running && (entry.changed || now >= entry.due);
+        let due = |entry: &Entry| {
+            let again = entry.again.is_some_and(|again| now >= again);
+            !entry.running && (entry.changed || again || now >= entry.due)
+        };
         let sources: Vec<SourceName> = self
             .entries
             .iter()
@@ -287,6 +305,7 @@ impl Schedule {
         };
         entry.running = true;
         entry.changed = false;
+        entry.again = None;
         let polled = now >= entry.due;
         let state = entry.state.take();
         let context = Arc::clone(&self.context);
@@ -322,6 +341,7 @@ impl Schedule {
                     let ended = Ended {
                         exchanged: true,
                         next: AFTER_FAULT,
+                        again: None,
                     };
                     Done::Check {
                         source,
@@ -352,6 +372,7 @@ impl Schedule {
                 };
                 entry.running = false;
                 entry.state = state;
+                entry.again = ended.again;
                 let next = Instant::now() + ended.next;
                 // A look without an exchange leaves the next one where it was,
                 // unless the request wants it sooner now.

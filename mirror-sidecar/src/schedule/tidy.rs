@@ -35,6 +35,7 @@ impl Schedule {
                 running: true,
                 due: Instant::now(),
                 changed: false,
+                again: None,
             };
             self.entries.insert(source.clone(), entry);
             let served = context.config.volume.served.clone();
@@ -51,7 +52,7 @@ impl Schedule {
                 Done::Drop { source, dropped }
             });
         }
-        let artifacts = survey.artifacts;
+        let (artifacts, archives) = (survey.artifacts, survey.archives);
         self.spawn(move || {
             let served = &context.config.volume.served;
             context.inventory.collect(&artifacts, grace, Instant::now(), |digest| {
@@ -63,6 +64,19 @@ impl Schedule {
                     }
                     Err(error) => {
                         tracing::warn!(%digest, %error, "can't drop an artifact; tried again later");
+                        false
+                    }
+                }
+            });
+            context.inventory.collect_archives(&archives, grace, Instant::now(), |digest| {
+                match tandem_shared::publish::remove(&served.archive(digest)) {
+                    Ok(()) => {
+                        tracing::info!(%digest, "dropped an archive that no chart has");
+                        context.metrics.removed("archive");
+                        true
+                    }
+                    Err(error) => {
+                        tracing::warn!(%digest, %error, "can't drop an archive; tried again later");
                         false
                     }
                 }

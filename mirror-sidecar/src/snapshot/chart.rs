@@ -89,11 +89,11 @@ pub(crate) fn read(content: &[u8], path: &str) -> Result<ChartFile, SnapshotErro
     })
 }
 
-/// Reads the `requirements.yaml` of charts of the old kind.
+/// Reads the `requirements.yaml` of charts of the old kind, and locks of both kinds.
 ///
 /// # Errors
 /// If it isn't YAML of that shape.
-pub(super) fn read_requirements(
+pub(crate) fn read_requirements(
     content: &[u8],
     path: &str,
 ) -> Result<Vec<Dependency>, SnapshotError> {

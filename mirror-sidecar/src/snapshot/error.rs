@@ -121,6 +121,18 @@ pub enum SnapshotError {
         /// Why not.
         why: String,
     },
+    /// A dependency that can't be downloaded.
+    #[error("the dependency {name:?} of the chart {chart:?} can't be had: {why}")]
+    Download {
+        /// Its name.
+        name: String,
+        /// The chart that wants it.
+        chart: String,
+        /// What was asked for where, and why it isn't there.
+        why: String,
+        /// Whether it may be had at another time.
+        passing: bool,
+    },
     /// A kind of want that this version doesn't know.
     #[error(
         "this version knows no wants of kind {0:?}, only chart and file; update mirror-sidecar"
@@ -155,7 +167,7 @@ impl SnapshotError {
             Self::TooLarge { .. } => Reason::TooLarge,
             Self::Unpackable(_) => Reason::InvalidPath,
             Self::NoChart { .. } | Self::BadChart { .. } => Reason::InvalidChart,
-            Self::Dependency { .. } => Reason::DependencyFailed,
+            Self::Dependency { .. } | Self::Download { .. } => Reason::DependencyFailed,
             Self::Kind(_) => Reason::Unsupported,
             Self::Corrupt(_) => Reason::MirrorCorrupt,
             Self::Volume(_) | Self::Write(_) => Reason::Volume,
@@ -183,6 +195,7 @@ impl SnapshotError {
                 | Self::Corrupt(_)
                 | Self::Volume(_)
                 | Self::Write(_)
+                | Self::Download { passing: true, .. }
         )
     }
 }

@@ -6,15 +6,18 @@ mod error;
 mod ignore;
 mod path;
 mod plan;
+pub(crate) mod remote;
 mod submodule;
 mod tree;
+
+use std::collections::BTreeMap;
 
 use tandem_shared::artifact::{Digest, Limits, Packer};
 use tandem_shared::layout::Served;
 use tandem_shared::publish::{Audience, Staged};
 
 pub use error::SnapshotError;
-pub use plan::{Plan, folder_of, plan};
+pub use plan::{Plan, all_inputs, folder_of, plan};
 pub use submodule::{Absent, Link};
 pub use tree::Snapshot;
 
@@ -35,7 +38,7 @@ pub struct Exported {
     pub written: bool,
 }
 
-/// Exports what `plan` lists into an artifact. `rewrite` writes it even if a
+/// Exports what `plan` lists, and `more` besides, into an artifact. `rewrite` writes it even if a
 /// file of that name is there already; `hold` keeps the janitor off it.
 ///
 /// # Errors
@@ -43,6 +46,7 @@ pub struct Exported {
 pub fn export(
     snapshot: &Snapshot<'_>,
     plan: &Plan,
+    more: BTreeMap<String, Vec<u8>>,
     limits: Limits,
     served: &Served,
     hold: &Hold<'_>,
@@ -61,6 +65,9 @@ pub fn export(
             return Err(SnapshotError::LfsPointer(leaf.origin.clone()));
         }
         packer.file(path, blob.content().to_vec())?;
+    }
+    for (path, content) in more {
+        packer.file(&path, content)?;
     }
     store(packer, served, hold, rewrite)
 }

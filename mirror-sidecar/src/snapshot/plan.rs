@@ -14,7 +14,9 @@ use super::SnapshotError;
 use super::chart::{self, ChartFile, Dependency};
 use super::ignore::Rules;
 use super::path::{self, shown};
+use super::remote::{self, Remote, Vendored};
 use super::tree::{Found, Leaf, Node, Snapshot};
+use crate::range;
 
 /// Charts within charts, at most.
 const DEPTH: usize = 16;
@@ -30,23 +32,43 @@ pub struct Plan {
     pub chart: Option<ChartName>,
     /// Siblings that were copied in.
     pub resolved: Vec<ResolvedDependency>,
+    /// What has to be downloaded besides.
+    pub remote: Vec<Remote>,
     /// The folder's own object, if everything comes from below it: the same
     /// object then means the same artifact, without a walk.
     pub self_contained: Option<Oid>,
 }
 
 impl Plan {
-    /// Names everything that goes in.
+    /// Names everything of the tree that goes in, and so all that is asked for besides.
     #[must_use]
     pub fn inputs(&self) -> String {
-        let lines: Vec<String> = self
-            .files
-            .iter()
+        let files = self.files.iter();
+        let mut lines: Vec<String> = files
             .map(|(path, leaf)| format!("{} {path}", leaf.id))
             .collect();
+        // A lock that is left out of the chart counts, too.
+        let locked = self.remote.iter().filter_map(|one| one.locked.as_ref());
+        lines.extend(locked.map(|version| format!("locked {version}")));
         let parts: Vec<&[u8]> = lines.iter().map(String::as_bytes).collect();
         format!("i1:{}", sha256_hex(&parts))
     }
+}
+
+/// Names everything that goes in: what a plan's [`Plan::inputs`] names, and what the remote
+/// dependencies stand for.
+#[must_use]
+pub fn all_inputs(identity: &str, resolved: &[ResolvedDependency]) -> String {
+    if resolved.is_empty() {
+        return identity.to_owned();
+    }
+    let digests = resolved.iter().filter_map(|one| one.digest.as_deref());
+    let parts: Vec<&[u8]> = [identity]
+        .into_iter()
+        .chain(digests)
+        .map(str::as_bytes)
+        .collect();
+    format!("i2:{}", sha256_hex(&parts))
 }
 
 /// What goes into the artifact of `spec` at this commit.
@@ -114,6 +136,7 @@ fn file(snapshot: &Snapshot<'_>, parts: &[String]) -> Result<Plan, SnapshotError
                 files: [(name.clone(), leaf)].into(),
                 chart: None,
                 resolved: Vec::new(),
+                remote: Vec::new(),
                 self_contained: Some(id),
             })
         }
@@ -167,30 +190,81 @@ impl Planner<'_, '_> {
             .into_iter()
             .map(|leaf| (leaf.path.clone(), leaf))
             .collect();
-        if packed && let Some(leaf) = files.get(".helmignore") {
-            let text = String::from_utf8_lossy(&self.small(leaf)?).into_owned();
-            let rules = Rules::read(&text).map_err(|why| SnapshotError::BadChart {
-                path: leaf.origin.clone(),
-                why,
-            })?;
-            files.retain(|path, _| path == "Chart.yaml" || !rules.leave_out(path));
+        if packed {
+            self.leave_out(&mut files)?;
         }
         let chart = self.read(&files, &own)?;
         let mut resolved = Vec::new();
+        let mut remote = Vec::new();
         if !self.skip {
             self.stack.push(folder.path.clone());
-            for dependency in self.dependencies(&files, &chart)? {
-                if let Some(sibling) = self.dependency(&dependency, &chart, folder, &files)? {
-                    inside = false;
-                    put(&mut files, &dependency.name, sibling.files);
-                    let version = sibling.chart.map(|chart| chart.version).unwrap_or_default();
-                    resolved.push(ResolvedDependency {
-                        name: dependency.name,
-                        version,
-                        repository: dependency.repository,
-                        digest: None,
-                    });
+            let all = self.dependencies(&files, &chart)?;
+            let lock = self.lock(&files, &chart)?;
+            let mut siblings = Vec::new();
+            for dependency in &all {
+                let fail = |why: String| SnapshotError::Dependency {
+                    name: dependency.name.clone(),
+                    chart: chart.name.name.clone(),
+                    why,
+                };
+                if let Some(path) = dependency.repository.strip_prefix("file://") {
+                    let plan = self.sibling(dependency, path, folder, &chart)?;
+                    siblings.push((dependency, plan));
+                    continue;
                 }
+                let vendored = self.vendored(&files, &dependency.name)?;
+                if dependency.repository.is_empty() {
+                    if vendored.is_empty() {
+                        let why = "it names no repository and isn't in charts/; commit it there";
+                        return Err(fail(why.to_owned()));
+                    }
+                } else if !vendored.iter().any(|one| one.fits(dependency)) {
+                    let one = Remote {
+                        below: String::new(),
+                        chart: chart.name.name.clone(),
+                        name: dependency.name.clone(),
+                        range: dependency.version.clone(),
+                        locked: remote::locked(dependency, &lock),
+                        repository: dependency.repository.trim_end_matches('/').to_owned(),
+                    };
+                    if !remote.contains(&one) {
+                        remote.push(one);
+                    }
+                }
+            }
+            let puts_in = !siblings.is_empty() || !remote.is_empty();
+            if puts_in && !packed {
+                // Else it would be applied to what is put in, which Helm packs before.
+                self.leave_out(&mut files)?;
+                files.remove(".helmignore");
+            }
+            for one in &remote {
+                let asked: Vec<&Dependency> =
+                    all.iter().filter(|other| other.name == one.name).collect();
+                let of_no_use =
+                    |vendored: &Vendored| !asked.iter().any(|other| vendored.fits(other));
+                for vendored in self
+                    .vendored(&files, &one.name)?
+                    .iter()
+                    .filter(|one| of_no_use(one))
+                {
+                    remove(&mut files, &vendored.path);
+                }
+            }
+            for (dependency, sibling) in siblings {
+                inside = false;
+                let prefix = put(&mut files, &dependency.name, sibling.files);
+                remote.extend(sibling.remote.into_iter().map(|one| Remote {
+                    below: format!("{prefix}{}", one.below),
+                    ..one
+                }));
+                let version = sibling.chart.map(|chart| chart.version).unwrap_or_default();
+                resolved.push(ResolvedDependency {
+                    name: dependency.name.clone(),
+                    version,
+                    repository: dependency.repository.clone(),
+                    digest: None,
+                });
                 if files.len() > self.limits.entries {
                     return Err(SnapshotError::too_large(&own, self.limits));
                 }
@@ -205,8 +279,23 @@ impl Planner<'_, '_> {
             files,
             chart: Some(chart.name),
             resolved,
+            remote,
             self_contained,
         })
+    }
+
+    /// Takes out of a chart's files what its own `.helmignore` names.
+    fn leave_out(&self, files: &mut BTreeMap<String, Leaf>) -> Result<(), SnapshotError> {
+        let Some(leaf) = files.get(".helmignore") else {
+            return Ok(());
+        };
+        let text = String::from_utf8_lossy(&self.small(leaf)?).into_owned();
+        let rules = Rules::read(&text).map_err(|why| SnapshotError::BadChart {
+            path: leaf.origin.clone(),
+            why,
+        })?;
+        files.retain(|path, _| path == "Chart.yaml" || !rules.leave_out(path));
+        Ok(())
     }
 
     fn read(&self, files: &BTreeMap<String, Leaf>, own: &str) -> Result<ChartFile, SnapshotError> {
@@ -249,31 +338,59 @@ impl Planner<'_, '_> {
         Ok(all)
     }
 
-    /// The sibling to copy in; none if the tree has what is needed.
-    fn dependency(
+    /// The chart's lock, if it has one.
+    fn lock(
+        &self,
+        files: &BTreeMap<String, Leaf>,
+        chart: &ChartFile,
+    ) -> Result<Vec<Dependency>, SnapshotError> {
+        let names: &[&str] = match chart.api_version.as_str() {
+            "v2" => &["Chart.lock"],
+            _ => &["requirements.lock", "Chart.lock"],
+        };
+        let Some(leaf) = names.iter().find_map(|name| files.get(*name)) else {
+            return Ok(Vec::new());
+        };
+        chart::read_requirements(&self.small(leaf)?, &leaf.origin)
+    }
+
+    /// The charts of that name in `charts/`, packed and unpacked.
+    fn vendored(
+        &self,
+        files: &BTreeMap<String, Leaf>,
+        name: &str,
+    ) -> Result<Vec<Vendored>, SnapshotError> {
+        let mut found = remote::archives(files, name);
+        for (path, leaf) in remote::unpacked(files) {
+            let called = path.trim_end_matches('/').strip_prefix("charts/") == Some(name);
+            match chart::read(&self.small(leaf)?, &leaf.origin) {
+                Ok(chart) if chart.name.name == name => found.push(Vendored {
+                    path,
+                    version: Some(chart.name.version),
+                }),
+                // Helm will say what is wrong with it.
+                Err(_) if called => found.push(Vendored {
+                    path,
+                    version: None,
+                }),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// The sibling to copy in.
+    fn sibling(
         &mut self,
         dependency: &Dependency,
-        chart: &ChartFile,
+        path: &str,
         folder: &Found,
-        files: &BTreeMap<String, Leaf>,
-    ) -> Result<Option<Plan>, SnapshotError> {
+        chart: &ChartFile,
+    ) -> Result<Plan, SnapshotError> {
         let fail = |why: String| SnapshotError::Dependency {
             name: dependency.name.clone(),
             chart: chart.name.name.clone(),
             why,
-        };
-        let Some(path) = dependency.repository.strip_prefix("file://") else {
-            if is_vendored(files, &dependency.name) {
-                return Ok(None);
-            }
-            return Err(fail(if dependency.repository.is_empty() {
-                "it names no repository and isn't in charts/; commit it there".to_owned()
-            } else {
-                format!(
-                    "it comes from {:?} and isn't in charts/; this version downloads no dependencies: commit what `helm dependency update` puts into charts/, or set skipDepUpdate",
-                    tandem_shared::source::redact_url(&dependency.repository)
-                )
-            }));
         };
         if path.starts_with('/') || path.is_empty() {
             return Err(fail(format!(
@@ -312,8 +429,8 @@ impl Planner<'_, '_> {
                 found.name
             )));
         }
-        match crate::range::matches(&dependency.version, &found.version) {
-            Ok(true) => Ok(Some(plan)),
+        match range::matches(&dependency.version, &found.version) {
+            Ok(true) => Ok(plan),
             Ok(false) => Err(fail(format!(
                 "the chart in {:?} has version {}, and {:?} is asked for",
                 shown(&sibling.path),
@@ -337,48 +454,25 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Whether `charts/` has a chart of that name, unpacked or packed.
-fn is_vendored(files: &BTreeMap<String, Leaf>, name: &str) -> bool {
-    files.contains_key(&format!("charts/{name}/Chart.yaml"))
-        || files.keys().any(|path| is_archive_of(path, name))
+/// Removes a file, or all that is below a folder that is written with a slash at its end.
+fn remove(files: &mut BTreeMap<String, Leaf>, path: &str) {
+    if path.ends_with('/') {
+        files.retain(|file, _| !file.starts_with(path));
+    } else {
+        files.remove(path);
+    }
 }
 
-/// Whether `path` is `charts/<name>-<version>.tgz`.
-fn is_archive_of(path: &str, name: &str) -> bool {
-    path.strip_prefix("charts/")
-        .and_then(|file| file.strip_prefix(name))
-        .and_then(|rest| rest.strip_prefix('-'))
-        .and_then(|rest| rest.strip_suffix(".tgz"))
-        .is_some_and(|version| {
-            version.starts_with(|c: char| c.is_ascii_digit() || c == 'v') && !version.contains('/')
-        })
-}
-
-/// Puts a sibling's files in place of what the tree has of that chart.
-fn put(files: &mut BTreeMap<String, Leaf>, name: &str, sibling: BTreeMap<String, Leaf>) {
+/// Puts a sibling's files in place of what the tree has of that chart, and says where.
+fn put(files: &mut BTreeMap<String, Leaf>, name: &str, sibling: BTreeMap<String, Leaf>) -> String {
     let prefix = format!("charts/{name}/");
-    files.retain(|path, _| !path.starts_with(&prefix) && !is_archive_of(path, name));
+    remove(files, &prefix);
+    for archive in remote::archives(files, name) {
+        remove(files, &archive.path);
+    }
     for (path, leaf) in sibling {
         let path = format!("{prefix}{path}");
         files.insert(path.clone(), Leaf { path, ..leaf });
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn archives_are_told_by_name_and_version() {
-        for (path, is) in [
-            ("charts/lib-1.0.0.tgz", true),
-            ("charts/lib-v1.0.0.tgz", true),
-            ("charts/lib-extra-1.0.0.tgz", false),
-            ("charts/lib.tgz", false),
-            ("charts/lib/a-1.0.0.tgz", false),
-            ("lib-1.0.0.tgz", false),
-        ] {
-            assert_eq!(is_archive_of(path, "lib"), is, "{path}");
-        }
-    }
+    prefix
 }

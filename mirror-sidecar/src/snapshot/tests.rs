@@ -7,9 +7,11 @@
 
 use std::collections::BTreeMap;
 
+use tandem_shared::artifact::Limits;
 use tandem_shared::manifest::Reason;
 use tandem_shared::request::WantKind;
 
+use super::{Plan, Snapshot, plan};
 use crate::testing::{Sidecar, Upstream, chart, good, problem, reason, want};
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 0.1.0\n";
@@ -223,8 +225,8 @@ fn dependencies_that_can_not_be_had_are_refused_by_name() {
             "depends on the chart that depends on it",
         ),
         (
-            "{name: lib, version: '*', repository: https://me:secret@charts.test}",
-            "https://charts.test",
+            "{name: lib, version: '*', repository: 's3://me:secret@charts.test'}",
+            "s3://charts.test: repositories at s3:// aren't asked",
         ),
         ("{name: lib, version: '*'}", "isn't in charts/"),
     ] {
@@ -249,6 +251,114 @@ fn dependencies_that_can_not_be_had_are_refused_by_name() {
     skipping.spec.skip_dependencies = true;
     let mut sidecar = Sidecar::new(&upstream.url(), vec![skipping]);
     good(&sidecar.poll(), "main:umb");
+}
+
+/// What goes into the chart at `path` of what is committed last.
+fn planned(upstream: &Upstream, path: &str) -> Plan {
+    let commit = upstream.publish();
+    let repository = git2::Repository::open_bare(upstream.bare()).unwrap();
+    let commit = git2::Oid::from_str(&commit).unwrap();
+    let snapshot = Snapshot::of(&repository, commit).unwrap();
+    plan(&snapshot, &chart("main", path).spec, Limits::default()).unwrap()
+}
+
+#[test]
+fn what_has_to_be_downloaded_is_told_with_its_lock_for_every_chart() {
+    let upstream = Upstream::new();
+    upstream.write("umb/Chart.yaml", "apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n- {name: sib, version: '*', repository: 'file://../sib'}\n- {name: lib, version: ^1, repository: 'https://h/charts', alias: one}\n- {name: lib, version: ^1, repository: 'https://h/charts', alias: two, condition: two.on}\n");
+    upstream.write("umb/Chart.lock", "dependencies:\n- {name: lib, version: 1.2.0, repository: 'https://h/charts/'}\ndigest: x\n");
+    upstream.write(
+        "sib/Chart.yaml",
+        "apiVersion: v1\nname: sib\nversion: 0.1.0\n",
+    );
+    upstream.write(
+        "sib/requirements.yaml",
+        "dependencies:\n- {name: base, version: 2.x, repository: 'oci://h/charts'}\n",
+    );
+    let lock = |version: &str| {
+        let text = format!(
+            "dependencies:\n- {{name: base, version: {version}, repository: 'oci://h/charts'}}\n"
+        );
+        upstream.write("sib/requirements.lock", &text);
+    };
+    lock("2.0.1");
+    let before = planned(&upstream, "umb");
+    let told: Vec<_> = before
+        .remote
+        .iter()
+        .map(|one| {
+            (
+                one.below.as_str(),
+                one.chart.as_str(),
+                one.name.as_str(),
+                one.wanted(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("", "umb", "lib", "1.2.0"),
+            ("charts/sib/", "sib", "base", "2.0.1")
+        ]
+    );
+    // A lock that no longer fits is passed over.
+    lock("3.0.0");
+    let after = planned(&upstream, "umb");
+    assert_eq!(after.remote[1].wanted(), "2.x");
+    assert_ne!(after.inputs(), before.inputs());
+}
+
+#[test]
+fn what_lies_in_charts_stays_while_it_fits() {
+    let upstream = Upstream::new();
+    let umbrella = |versions: &[&str]| {
+        let mut text = "apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n".to_owned();
+        for version in versions {
+            text += &format!("- {{name: lib, version: {version}, repository: 'https://h'}}\n");
+        }
+        upstream.write("umb/Chart.yaml", &text);
+    };
+    upstream.write("umb/charts/lib-1.0.0.tgz", "packed");
+    upstream.write(
+        "umb/charts/any/Chart.yaml",
+        "apiVersion: v2\nname: lib\nversion: 2.0.0\n",
+    );
+    upstream.write("umb/charts/any/values.yaml", "a: 1\n");
+    let names = |versions: &[&str]| {
+        umbrella(versions);
+        let plan = planned(&upstream, "umb");
+        let files: Vec<String> = plan
+            .files
+            .into_keys()
+            .filter(|path| path.starts_with("charts/"))
+            .collect();
+        (plan.remote.len(), files.join(" "))
+    };
+    let (packed, unpacked) = (
+        "charts/lib-1.0.0.tgz",
+        "charts/any/Chart.yaml charts/any/values.yaml",
+    );
+    assert_eq!(names(&["^1"]), (0, format!("{unpacked} {packed}")));
+    assert_eq!(names(&["^1", "^2"]), (0, format!("{unpacked} {packed}")));
+    // What fits nothing makes room, and nothing else does.
+    assert_eq!(names(&["^3"]), (1, String::new()));
+    assert_eq!(names(&["^1", "^3"]), (1, packed.to_owned()));
+    assert_eq!(names(&["^2", "^3"]), (1, unpacked.to_owned()));
+}
+
+#[test]
+fn what_a_chart_leaves_out_of_itself_is_not_left_out_of_its_dependencies() {
+    let upstream = Upstream::new();
+    upstream.write("umb/Chart.yaml", "apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n- {name: lib, version: '*', repository: 'file://../lib'}\n");
+    upstream.write("umb/.helmignore", "files/\n");
+    upstream.write("umb/files/own", "left out");
+    upstream.chart("lib", "x");
+    upstream.write("lib/files/its", "kept");
+    let content = content(&upstream, "umb");
+    assert_eq!(content["charts/lib/files/its"], "kept");
+    // Helm would apply it to everything below the chart.
+    assert!(!content.contains_key("files/own") && !content.contains_key(".helmignore"));
 }
 
 #[test]

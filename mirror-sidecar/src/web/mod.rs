@@ -29,6 +29,7 @@ use crate::address::Scheme;
 use crate::credentials::Access;
 pub use error::WebError;
 use places::Places;
+pub(crate) use places::literal;
 use proxy::Proxies;
 pub use target::parse;
 

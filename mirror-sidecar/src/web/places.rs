@@ -70,7 +70,7 @@ impl Resolver for Places {
 }
 
 /// Refuses a URL whose host is an address that nobody may be led to.
-pub(super) fn literal(url: &Url) -> Result<(), WebError> {
+pub(crate) fn literal(url: &Url) -> Result<(), WebError> {
     let address = match url.host() {
         Some(Host::Ipv4(address)) => IpAddr::V4(address),
         Some(Host::Ipv6(address)) => IpAddr::V6(address),

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use command_fds::CommandFdExt;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use thiserror::Error;
 
 use crate::lock::Guard;
@@ -206,6 +206,29 @@ fn run_inner(
         stdout: talk.stdout.kept,
         took: begun.elapsed(),
     })
+}
+
+/// Keeps `command` from writing any file larger than `file` bytes, and from having more than
+/// `memory` bytes of memory of its own. It ends where it would.
+#[expect(
+    unsafe_code,
+    reason = "what runs between fork and exec can only be given this way"
+)]
+pub fn confine(command: &mut Command, file: u64, memory: u64) {
+    let set = |resource, most| {
+        let limit = Rlimit {
+            current: Some(most),
+            maximum: Some(most),
+        };
+        rustix::process::setrlimit(resource, limit)
+    };
+    // SAFETY: two setrlimit system calls; nothing is allocated, locked or shared.
+    unsafe {
+        command.pre_exec(move || {
+            set(Resource::Fsize, file)?;
+            Ok(set(Resource::Data, memory)?)
+        });
+    }
 }
 
 #[expect(

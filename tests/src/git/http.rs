@@ -48,6 +48,8 @@ pub struct Knobs {
     pub moved: Option<(String, String)>,
     /// Take requests, and answer none of them as long as this is set.
     pub stall: bool,
+    /// The same for paths with this end alone.
+    pub stall_only: Option<String>,
     /// Send the answer byte by byte with this pause between two.
     pub drip: Option<Duration>,
     /// Wait so long before an answer.
@@ -56,6 +58,13 @@ pub struct Knobs {
     pub dumb: bool,
     /// Speak the first version of the protocol, whatever is asked for.
     pub old: bool,
+}
+
+impl Knobs {
+    fn stalls(&self, path: &str) -> bool {
+        let this = |end: &String| path.ends_with(end.as_str());
+        self.stall || self.stall_only.as_ref().is_some_and(this)
+    }
 }
 
 /// One request that came in.
@@ -287,7 +296,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>) ->
         });
         requests.len() - 1
     };
-    while lock(&shared.knobs).stall {
+    while lock(&shared.knobs).stalls(parts.uri.path()) {
         tokio::time::sleep(STALLED).await;
     }
     let knobs = lock(&shared.knobs).clone();

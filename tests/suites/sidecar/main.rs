@@ -10,6 +10,7 @@ mod bad_input;
 mod breaking;
 mod common;
 mod credentials;
+mod dependencies;
 mod following;
 mod names;
 mod registries;
