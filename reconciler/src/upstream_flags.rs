@@ -144,7 +144,7 @@ pub const ROWS: &[Row] = &[
     ),
     accepted(
         "update-chart-deps",
-        "as before, but nothing is downloaded yet; `false` takes the dependencies of every chart as they lie in its `charts` folder",
+        "as before, for charts from git; `false` takes the dependencies of every chart as they lie in its `charts` folder",
     ),
     accepted(
         "git-timeout",

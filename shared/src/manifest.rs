@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::Digest;
-use crate::request::{ResolvedDependency, WantSpec};
+use crate::request::{Resolution, ResolvedDependency, WantSpec};
 use crate::source::Source;
 use crate::version::Document;
 
@@ -160,6 +160,18 @@ pub struct Good {
     pub size: u64,
     /// When this content was first published.
     pub since: Timestamp,
+}
+
+impl Good {
+    /// What the remote dependencies stand for, if there are any.
+    #[must_use]
+    pub fn resolution(&self) -> Option<Resolution> {
+        let remote = |one: &&ResolvedDependency| one.digest.is_some();
+        Some(Resolution {
+            chart: self.resolved_for.clone()?,
+            dependencies: self.resolved.iter().filter(remote).cloned().collect(),
+        })
+    }
 }
 
 /// A chart's name and version, as its `Chart.yaml` says.

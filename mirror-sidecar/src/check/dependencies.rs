@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 use tandem_shared::manifest::Good;
 use tandem_shared::publish;
-use tandem_shared::request::{Resolution, ResolvedDependency, Want};
+use tandem_shared::request::{ResolvedDependency, Want};
 use tandem_shared::source::redact_url;
 
 use super::{Context, FULL, State};
@@ -46,12 +46,7 @@ pub(super) fn resolve(
         state.waiting.remove(&want.key);
         return Ok(Some(Vec::new()));
     }
-    let held = prior.and_then(|good| {
-        Some(Resolution {
-            chart: good.resolved_for.clone()?,
-            dependencies: good.resolved.clone(),
-        })
-    });
+    let held = prior.and_then(Good::resolution);
     let known = held.iter().chain(&want.prefer.dependencies);
     let pins = remote::pins(&plan.remote, identity, known);
     let same = state

@@ -54,7 +54,7 @@ pub(crate) fn pins<'a>(
         .into_iter()
         .filter(|resolution| resolution.chart == identity);
     let pinned = |resolution: &Resolution| {
-        let pins: Vec<ResolvedDependency> = downloaded(&resolution.dependencies);
+        let pins = resolution.dependencies.clone();
         let all = remotes.len() == pins.len()
             && remotes
                 .iter()
@@ -63,13 +63,6 @@ pub(crate) fn pins<'a>(
         all.then_some(pins)
     };
     same.find_map(pinned)
-}
-
-/// Those of `resolved` that were downloaded, in their order.
-#[must_use]
-pub(crate) fn downloaded(resolved: &[ResolvedDependency]) -> Vec<ResolvedDependency> {
-    let remote = |one: &&ResolvedDependency| one.digest.is_some();
-    resolved.iter().filter(remote).cloned().collect()
 }
 
 /// The folders that the downloaded `resolved` of `remotes` go into: `charts/<name>` of the
@@ -287,10 +280,7 @@ mod tests {
         let known = [
             resolution("i1:other", vec![resolved("1.9.0", Some("c"))]),
             resolution("i1:x", vec![resolved("1.2.0", Some("a"))]),
-            resolution(
-                "i1:x",
-                vec![sibling.clone(), right[0].clone(), right[1].clone()],
-            ),
+            resolution("i1:x", vec![right[0].clone(), right[1].clone()]),
         ];
         let both = [remote("^1"), remote("^2")];
         assert_eq!(pins(&both, "i1:x", &known).as_deref(), Some(&right[..]));

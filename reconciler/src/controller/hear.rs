@@ -204,8 +204,8 @@ impl Controller {
         new && checked.is_some_and(|at| Timestamp::now().duration_since(at) > RECENT)
     }
 
-    /// A status was written. Ours is known already; only a preference for a commit or a
-    /// version may follow from it.
+    /// A status was written. Ours is known already; only a preference for what was resolved
+    /// may follow from it.
     pub(super) fn told(&mut self, key: &Key) {
         let Some(entry) = self.releases.get(key) else {
             return;

@@ -41,7 +41,7 @@ pub(super) struct Memory {
     pub blocked: u32,
     /// Since when its chart is waited for.
     pub awaiting: Option<Instant>,
-    /// What a short commit id or a range of versions stood for.
+    /// What it prefers for what isn't one thing by itself.
     pub prefer: Prefer,
 }
 

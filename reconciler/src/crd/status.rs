@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use tandem_shared::request::Resolution;
 
 use super::Target;
 
@@ -37,6 +38,9 @@ pub struct HelmReleaseStatus {
     /// Commit or version of the chart that was tried last, successfully or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision: Option<String>,
+    /// What the chart's dependencies stood for then, so that a lost volume changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependencies: Option<Resolution>,
     /// Rollbacks of the chart and values that were tried last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_count: Option<i64>,

@@ -27,6 +27,9 @@ pub(super) fn wish(
     let mut wants = request::group([spec].into());
     for want in &mut wants {
         want.prefer.commit.clone_from(&prefer);
+        let status = release.status.as_ref();
+        let resolved = status.and_then(|status| status.dependencies.clone());
+        want.prefer.dependencies = resolved.into_iter().collect();
     }
     of_source(
         SourceKind::Git,

@@ -63,9 +63,15 @@ pub fn requests<'a>(
                 ..want.clone()
             });
             all.used_by.push(part.helm_release.to_owned());
+            // The sidecar takes what was resolved for the chart that it finds.
+            let mut resolved = std::mem::take(&mut all.prefer.dependencies);
+            resolved.extend(want.prefer.dependencies.iter().cloned());
+            resolved.sort();
+            resolved.dedup();
             if comes_before(&want.prefer, &all.prefer) {
                 all.prefer = want.prefer.clone();
             }
+            all.prefer.dependencies = resolved;
         }
     }
     drafts

@@ -324,6 +324,38 @@ fn a_range_of_versions_keeps_what_it_stood_for() {
 }
 
 #[test]
+fn what_dependencies_stood_for_is_preferred_by_all_who_saw_it() {
+    let of = |name: &str, chart: &str| {
+        let mut one = release("a", name, git("https://h/r.git", "x"));
+        let resolved =
+            json!([{"name": "lib", "version": "1.0.0", "repository": "https://h", "digest": "d"}]);
+        let status = json!({"dependencies": {"for": chart, "dependencies": resolved}});
+        one.status = serde_json::from_value(status).unwrap();
+        wish(&one, &defaults()).unwrap().chart
+    };
+    let mut wishes = [
+        of("one", "i1:new"),
+        of("two", "i1:old"),
+        of("three", "i1:new"),
+    ];
+    let preferred = |wishes: &[SourceWish]| {
+        let parts = wishes.iter().map(|wish| Part {
+            helm_release: "a/x",
+            wish,
+            credential: None,
+        });
+        let all = requests(parts, &Extras::default(), &defaults());
+        let request = all.into_values().next().unwrap();
+        request.wants[0].prefer.dependencies.clone()
+    };
+    let first = preferred(&wishes);
+    let charts: Vec<&str> = first.iter().map(|one| one.chart.as_str()).collect();
+    assert_eq!(charts, ["i1:new", "i1:old"]);
+    wishes.reverse();
+    assert_eq!(preferred(&wishes), first);
+}
+
+#[test]
 fn tokens_and_rejections_are_kept() {
     let one = release("a", "one", git("https://h/r.git", "x"));
     let wish = wish(&one, &defaults()).unwrap();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::Client;
 use tandem_shared::artifact::Digest;
 use tandem_shared::manifest::Good;
+use tandem_shared::request::Resolution;
 
 use super::artifacts::Artifacts;
 use super::layers::{LayersError, Stuck, layers};
@@ -42,6 +43,17 @@ impl Material {
     }
 }
 
+/// A chart that can be had.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its commit or version.
+    pub revision: String,
+    /// Its artifact.
+    pub artifact: Digest,
+    /// What its dependencies stand for, if it has any.
+    pub dependencies: Option<Resolution>,
+}
+
 /// What was collected.
 #[derive(Debug)]
 pub struct Gathered {
@@ -49,8 +61,8 @@ pub struct Gathered {
     pub desired: Desired,
     /// What to make the release from, if it is to be there and can be made.
     pub material: Option<Material>,
-    /// Commit or version of the chart and its artifact, if it can be had.
-    pub chart: Option<(String, Digest)>,
+    /// The chart, if it can be had.
+    pub chart: Option<Found>,
     /// What keeps it from being made, or from being the newest.
     pub obstacle: Option<Obstacle>,
     /// Time alone may remove the obstacle: nothing tells when it is gone.
@@ -115,7 +127,11 @@ pub async fn gather(
         .clone()
         .or_else(|| chart.version.clone())
         .unwrap_or_default();
-    let had = Some((revision.clone(), chart.artifact.clone()));
+    let had = Some(Found {
+        revision: revision.clone(),
+        artifact: chart.artifact.clone(),
+        dependencies: chart.resolution(),
+    });
     let without_values = |obstacle, retry| Gathered {
         chart: had.clone(),
         ..blocked(obstacle, retry)

@@ -5,13 +5,12 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use tandem_shared::artifact::Digest;
 use tandem_shared::lock::Guard;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, watch};
 use tracing::{debug, warn};
 
 use super::fresh::Fresh;
-use super::gather::gather;
+use super::gather::{Found, gather};
 use super::plan::{Action, Decision, Failures, Reason};
 use super::snapshot::Snapshot;
 use super::{Again, Context, Finished, Trouble};
@@ -70,7 +69,7 @@ pub(super) struct Pass<'a> {
     pub(super) owed: Option<i64>,
     /// Another HelmRelease has the name now.
     pub(super) replaced: bool,
-    pub(super) chart: Option<(String, Digest)>,
+    pub(super) chart: Option<Found>,
 }
 
 /// What comes after a step.
@@ -266,7 +265,11 @@ impl<'a> Pass<'a> {
         let subject = Subject {
             generation: self.snapshot.entry.generation(),
             target: &self.target,
-            chart: self.chart.as_ref().map(|(revision, _)| revision.as_str()),
+            chart: self.chart.as_ref().map(|chart| chart.revision.as_str()),
+            dependencies: self
+                .chart
+                .as_ref()
+                .and_then(|chart| chart.dependencies.as_ref()),
             ignore_test_failures,
         };
         self.draft.tick(Timestamp::now());

@@ -14,6 +14,7 @@ mod tests;
 mod told;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tandem_shared::request::Resolution;
 
 use crate::crd::{
     ConditionType, HelmReleaseStatus, LastTest, Operation, OperationAction, Phase, Target,
@@ -37,6 +38,8 @@ pub struct Subject<'a> {
     pub target: &'a Target,
     /// Commit or version of the chart, if there is one.
     pub chart: Option<&'a str>,
+    /// What its dependencies stand for, if it has any.
+    pub dependencies: Option<&'a Resolution>,
     /// Whether failing tests are of no importance.
     pub ignore_test_failures: bool,
 }
@@ -161,6 +164,7 @@ pub fn started(draft: &mut Draft, subject: &Subject<'_>, operation: &Operation) 
             );
             draft.set(ConditionType::Deployed, "Unknown", reason, &message);
             draft.status.last_attempted_revision = subject.chart.map(ToOwned::to_owned);
+            draft.status.dependencies = subject.dependencies.cloned();
         }
         OperationAction::Rollback => {
             draft.set(ConditionType::RolledBack, "Unknown", reason, &message)

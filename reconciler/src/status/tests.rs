@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::*;
 use crate::crd::HelmReleaseStatus;
@@ -26,6 +27,7 @@ fn subject(target: &Target) -> Subject<'_> {
         generation: 2,
         target,
         chart: Some("c1"),
+        dependencies: None,
         ignore_test_failures: false,
     }
 }
@@ -792,4 +794,28 @@ fn what_another_helmrelease_has_is_annotated_anew_once_it_comes_back() {
     };
     assert_eq!(refused(Reason::OwnedByOther), None);
     assert_eq!(refused(Reason::NamespaceMissing), Some(2));
+}
+
+#[test]
+fn what_dependencies_stood_for_is_kept_of_what_was_tried_last() {
+    let target = target();
+    let resolution: Resolution = serde_json::from_value(json!({"for": "i1:x", "dependencies": [
+        {"name": "lib", "version": "1.0.0", "repository": "https://h", "digest": "d"}]}))
+    .unwrap();
+    let subject = Subject {
+        dependencies: Some(&resolution),
+        ..subject(&target)
+    };
+    let mut draft = Draft::new(&HelmReleaseStatus::default(), now());
+    started(&mut draft, &subject, &operation(OperationAction::Upgrade));
+    assert_eq!(draft.status.dependencies.as_ref(), Some(&resolution));
+    // What isn't about a chart says nothing of it, and the next chart may have none.
+    let none = Subject {
+        dependencies: None,
+        ..subject
+    };
+    started(&mut draft, &none, &operation(OperationAction::Test));
+    assert_eq!(draft.status.dependencies.as_ref(), Some(&resolution));
+    started(&mut draft, &none, &operation(OperationAction::Upgrade));
+    assert_eq!(draft.status.dependencies, None);
 }

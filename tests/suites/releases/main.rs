@@ -11,6 +11,7 @@ mod antecedent;
 mod bad_input;
 mod common;
 mod credentials;
+mod dependencies;
 mod failures;
 mod git_files;
 mod life;

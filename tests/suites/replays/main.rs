@@ -52,6 +52,7 @@ mod owners;
 mod paths;
 mod reach;
 mod refs;
+mod siblings;
 mod size;
 mod steady;
 mod values;
