@@ -215,8 +215,10 @@ impl<'a> Mirror<'a> {
     pub fn list(&self, question: &Question, old: &mut bool) -> Result<Listing, MirrorError> {
         if !*old {
             match self.list_exactly(question)? {
-                Some(listing) => return Ok(listing),
-                None => *old = true,
+                Answer::Refs(listing) => return Ok(listing),
+                Answer::Old => *old = true,
+                // git's own commands know what to do where its helper ends without an answer.
+                Answer::Incomplete => {}
             }
         }
         let mut arguments = vec![
@@ -238,8 +240,8 @@ impl<'a> Mirror<'a> {
         refs::parse(&text, question).map_err(|error| self.unreadable(error))
     }
 
-    /// The listing, or nothing if the remote doesn't speak protocol v2.
-    fn list_exactly(&self, question: &Question) -> Result<Option<Listing>, MirrorError> {
+    /// What a remote that speaks protocol v2 answers.
+    fn list_exactly(&self, question: &Question) -> Result<Answer, MirrorError> {
         let call = Call {
             repository: None,
             ..self.call(GitCommand::List)
@@ -248,16 +250,11 @@ impl<'a> Mirror<'a> {
             self.git
                 .ask_upload_pack(&call, &lsrefs::request(question), lsrefs::FAREWELL)?
         else {
-            return Ok(None);
+            return Ok(Answer::Old);
         };
         match lsrefs::parse(&outcome.stdout, question) {
-            Ok(Answer::Refs(listing)) => Ok(Some(listing)),
-            Ok(Answer::Old) => Ok(None),
-            Ok(Answer::Incomplete) if outcome.success() => {
-                Err(MirrorError::Listing("it ends in the middle".to_owned()))
-            }
-            Ok(Answer::Incomplete) => Err(self.failure(&outcome)),
-            Err(error) => Err(self.unreadable(error)),
+            Ok(Answer::Incomplete) if !outcome.success() => Err(self.failure(&outcome)),
+            other => other.map_err(|error| self.unreadable(error)),
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn pins<'a>(
             && remotes
                 .iter()
                 .zip(&pins)
-                .all(|(remote, pin)| remote.is(pin));
+                .all(|(remote, pin)| remote.is(pin) && pin.digest.is_some());
         all.then_some(pins)
     };
     same.find_map(pinned)

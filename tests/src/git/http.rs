@@ -44,7 +44,8 @@ pub struct Knobs {
     pub status: Option<u16>,
     /// Redirect everybody who is let in to the same path below this address.
     pub redirect: Option<String>,
-    /// Redirect what lies below the first path to the same below the second address.
+    /// Redirect what lies below the first path to the same below the second address,
+    /// without asking who it is.
     pub moved: Option<(String, String)>,
     /// Take requests, and answer none of them as long as this is set.
     pub stall: bool,
@@ -324,6 +325,13 @@ async fn decide(
     parts: &axum::http::request::Parts,
     body: Bytes,
 ) -> Response<Body> {
+    let path = parts.uri.to_string();
+    if let Some((from, to)) = &knobs.moved
+        && let Some(rest) = path.strip_prefix(from)
+    {
+        let to = format!("{to}{rest}");
+        return (StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, to)]).into_response();
+    }
     if let Some(status) = knobs
         .status
         .and_then(|code| StatusCode::from_u16(code).ok())
@@ -346,13 +354,6 @@ async fn decide(
             [(header::LOCATION, format!("{base}{}", parts.uri))],
         )
             .into_response();
-    }
-    let path = parts.uri.to_string();
-    if let Some((from, to)) = &knobs.moved
-        && let Some(rest) = path.strip_prefix(from)
-    {
-        let to = format!("{to}{rest}");
-        return (StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, to)]).into_response();
     }
     if let Some(response) = shared.files.answer(parts) {
         return response;

@@ -203,7 +203,8 @@ async fn an_outage_keeps_what_is_good_delays_nobody_and_ends_by_itself() {
 
     // Nobody asks for it again, and nothing is polled for a day.
     scene.server.set(|knobs| knobs.stall = false);
-    let found = good(&volume, &source, "app", &second).await.unwrap();
+    // It is made of the newest commit that there is by then.
+    let found = good(&volume, &source, "app", &third).await.unwrap();
     assert_eq!(versions(&found), ["1.0.0"]);
     nothing_staged(&volume).await;
 }
@@ -353,17 +354,19 @@ async fn both_helms_take_them(helm: &std::path::Path) {
             files
         };
         repository.publish("lib", version, &named("lib")).unwrap();
-        repository.publish("off", version, &named("off")).unwrap();
+        repository
+            .publish("spare", version, &named("spare"))
+            .unwrap();
     }
     let url = repository.url();
     let dependencies = format!(
         "- {{name: lib, version: 1.x, repository: {url}, alias: one}}\n\
          - {{name: lib, version: 1.x, repository: {url}/, alias: two}}\n\
          - {{name: lib, version: '>=2', repository: {url}}}\n\
-         - {{name: off, version: ^1, repository: {url}, condition: off.on}}\n"
+         - {{name: spare, version: ^1, repository: {url}, condition: spare.enabled}}\n"
     );
     let mut newer = umbrella("newer", &dependencies, "newer");
-    newer[1].1 += "off: {on: false}\n";
+    newer[1].1 += "spare: {enabled: false}\n";
     newer.push((
         "newer/Chart.lock".to_owned(),
         format!(
@@ -396,7 +399,7 @@ async fn both_helms_take_them(helm: &std::path::Path) {
     assert_eq!(versions(newer), ["1.0.0", "2.0.0", "1.1.0"]);
     assert_eq!(repository.downloads("lib", "1.0.0"), 1);
     let text = rendered(&volume, newer, helm);
-    for (marker, times) in [("lib 1.0.0", 2), ("lib 2.0.0", 1), ("off 1.1.0", 0)] {
+    for (marker, times) in [("lib 1.0.0", 2), ("lib 2.0.0", 1), ("spare 1.1.0", 0)] {
         assert_eq!(text.matches(marker).count(), times, "{marker}: {text}");
     }
     assert_eq!(versions(of(&found, "older")), ["1.1.0"]);
@@ -447,7 +450,7 @@ async fn without_helm_only_what_needs_it_fails_and_no_login_is_shown() {
     scene
         .server
         .set(|knobs| knobs.login = Some(("me".to_owned(), "another".to_owned())));
-    scene.push(&[umbrella("app", &on_lib.replace("^1", ">=1"), "two")]);
+    scene.push(&[umbrella("app", &on_lib.replace("^1", "1.x"), "two")]);
     asked.refresh = "refused".to_owned();
     volume.ask(&asked).unwrap();
     let told = problem(&volume, &source, "app", &Reason::DependencyFailed)
