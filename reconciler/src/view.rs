@@ -1,6 +1,6 @@
 //! What the volume says about one want, for the HelmRelease that has it. Pure.
 
-use tandem_shared::manifest::{Good, Manifest, Reason};
+use tandem_shared::manifest::{Failure, Good, Manifest, Reason};
 
 /// Failed checks in a row before those who have a good chart are told: a host that is away
 /// for a moment is no news to them.
@@ -107,10 +107,7 @@ pub fn view(manifest: Result<&Manifest, &Unread>, key: &str) -> WantView {
             message: problem.message.clone(),
             source: false,
         });
-    let persists = manifest
-        .failure
-        .as_ref()
-        .is_some_and(|failure| failure.attempts >= PERSISTENT);
+    let persists = manifest.failure.as_ref().is_some_and(persists);
     match result.and_then(|result| result.good.as_ref()) {
         Some(good) => WantView::Good {
             good: Box::new(good.clone()),
@@ -121,6 +118,16 @@ pub fn view(manifest: Result<&Manifest, &Unread>, key: &str) -> WantView {
             None => WantView::Pending("the chart is being fetched".to_owned()),
         },
     }
+}
+
+/// Whether a failure is news to those who have a good chart. What asking again doesn't mend is
+/// tried once a poll, so that it would be told hours later.
+fn persists(failure: &Failure) -> bool {
+    let lasting = matches!(
+        failure.reason,
+        Reason::AuthenticationFailed | Reason::InvalidUrl | Reason::Unsupported
+    );
+    lasting || failure.attempts >= PERSISTENT
 }
 
 /// Why there is no manifest to look into.
@@ -225,6 +232,11 @@ mod tests {
             assert_eq!(seen.good().is_some(), has_good, "{result}");
             assert_eq!(trouble(&seen), reason, "{result} {attempts}");
         }
+        let mut refused = manifest(json!({"good": good()}), 1);
+        refused.failure.as_mut().unwrap().reason = Reason::AuthenticationFailed;
+        let seen = view(Ok(&refused), "k");
+        assert!(seen.good().is_some());
+        assert_eq!(trouble(&seen), Some("AuthenticationFailed"));
         assert!(matches!(
             view(Ok(&manifest(json!({}), 0)), "other"),
             WantView::Pending(_)

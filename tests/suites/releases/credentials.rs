@@ -51,7 +51,7 @@ async fn an_ssh_identity_and_its_host_keys_are_rotated_without_a_restart() {
     releases.released_from("web", &first).await.unwrap();
 
     for (name, words) in [
-        ("host", "Host key verification failed"),
+        ("host", "Add correct host key"),
         ("key", "Permission denied"),
     ] {
         match name {
