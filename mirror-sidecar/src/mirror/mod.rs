@@ -215,10 +215,8 @@ impl<'a> Mirror<'a> {
     pub fn list(&self, question: &Question, old: &mut bool) -> Result<Listing, MirrorError> {
         if !*old {
             match self.list_exactly(question)? {
-                Answer::Refs(listing) => return Ok(listing),
-                Answer::Old => *old = true,
-                // git's own commands know what to do where its helper ends without an answer.
-                Answer::Incomplete => {}
+                Some(listing) => return Ok(listing),
+                None => *old = true,
             }
         }
         let mut arguments = vec![
@@ -240,8 +238,8 @@ impl<'a> Mirror<'a> {
         refs::parse(&text, question).map_err(|error| self.unreadable(error))
     }
 
-    /// What a remote that speaks protocol v2 answers.
-    fn list_exactly(&self, question: &Question) -> Result<Answer, MirrorError> {
+    /// The listing, or nothing if the remote doesn't speak protocol v2.
+    fn list_exactly(&self, question: &Question) -> Result<Option<Listing>, MirrorError> {
         let call = Call {
             repository: None,
             ..self.call(GitCommand::List)
@@ -250,11 +248,16 @@ impl<'a> Mirror<'a> {
             self.git
                 .ask_upload_pack(&call, &lsrefs::request(question), lsrefs::FAREWELL)?
         else {
-            return Ok(Answer::Old);
+            return Ok(None);
         };
         match lsrefs::parse(&outcome.stdout, question) {
-            Ok(Answer::Incomplete) if !outcome.success() => Err(self.failure(&outcome)),
-            other => other.map_err(|error| self.unreadable(error)),
+            Ok(Answer::Refs(listing)) => Ok(Some(listing)),
+            Ok(Answer::Old) => Ok(None),
+            Ok(Answer::Incomplete) if outcome.success() => {
+                Err(MirrorError::Listing("it ends in the middle".to_owned()))
+            }
+            Ok(Answer::Incomplete) => Err(self.failure(&outcome)),
+            Err(error) => Err(self.unreadable(error)),
         }
     }
 
