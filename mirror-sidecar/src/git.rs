@@ -25,7 +25,7 @@ use crate::credentials::Access;
 use crate::metrics::{GitCommand, Metrics};
 
 /// Bytes of a listing that are kept: some 400,000 refs.
-const OUTPUT: usize = 32 * 1024 * 1024;
+pub(crate) const OUTPUT: usize = 32 * 1024 * 1024;
 
 /// Variables of this process that git gets too.
 const PASSED: &[&str] = &[
@@ -185,6 +185,11 @@ impl Git {
             _ => return Ok(None),
         };
         Ok(Some(outcome))
+    }
+
+    /// Counts an exchange that needed no git, by how it ended.
+    pub fn asked(&self, command: GitCommand, outcome: &'static str, took: Duration) {
+        self.metrics.got(command.as_str(), outcome, took);
     }
 
     /// Runs `command` in a world without surprises.

@@ -36,7 +36,9 @@ impl GitCommand {
         matches!(self, Self::List | Self::Fetch)
     }
 
-    fn as_str(self) -> &'static str {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::List => "list",
             Self::Fetch => "fetch",
@@ -218,7 +220,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a request over HTTP, for a file behind a URL (`get`), for the `index` or an
+    /// Counts a request over HTTP: for a `list` of refs, for a file behind a URL (`get`), for the `index` or an
     /// `archive` of a Helm repository, or for the `digest` of a tag, the `tags`, a `manifest`
     /// or a `blob` of a registry, or of a `dependency` by helm: `success`, `unchanged`,
     /// `timeout` or `failure`.

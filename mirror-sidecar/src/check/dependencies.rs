@@ -53,7 +53,8 @@ pub(super) fn resolve(
         .waiting
         .get(&want.key)
         .filter(|waiting| waiting.identity == identity);
-    let since = same.map_or_else(Instant::now, |waiting| waiting.since);
+    // What one want of this check has begun to download, another shares.
+    let since = same.map_or(state.begun, |waiting| waiting.since);
     let waiting = Waiting {
         identity: identity.to_owned(),
         since,

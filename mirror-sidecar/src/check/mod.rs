@@ -36,7 +36,7 @@ use crate::github;
 use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
-use crate::mirror::{MirrorError, Remote};
+use crate::mirror::{Manner, MirrorError, Remote};
 use crate::oci;
 use crate::places::{Places, Seat};
 use crate::schedule::backoff;
@@ -104,8 +104,8 @@ pub struct State {
     rejections: Option<String>,
     broken: bool,
     fetched: bool,
-    /// The remote can only be asked for all its refs.
-    old_protocol: bool,
+    /// How the remote is asked for its refs.
+    manner: Manner,
     /// The place at which it is worked on, once the remote has answered.
     seat: Option<Seat>,
     /// Of a file behind a URL: what was got last.
@@ -121,6 +121,8 @@ pub struct State {
     waiting: BTreeMap<String, Waiting>,
     /// Whether some are on their way, as this check saw it.
     coming: bool,
+    /// When this check began.
+    begun: Instant,
     /// When this check has to be made again without asking the remote.
     recheck: Option<Instant>,
     /// The last refresh token that the remote was asked for.
@@ -180,7 +182,7 @@ impl State {
             rejections: None,
             broken: false,
             fetched: false,
-            old_protocol: false,
+            manner: Manner::default(),
             seat: None,
             file: None,
             repository: None,
@@ -189,6 +191,7 @@ impl State {
             retries: 0,
             waiting: BTreeMap::new(),
             coming: false,
+            begun: Instant::now(),
             recheck: None,
             refreshed: None,
             timeout: Duration::from_secs(*TIMEOUT.start()),
@@ -269,6 +272,7 @@ pub fn check(
         || request.credential_id != state.credential;
     let mut exchanged = ask;
     (state.coming, state.recheck, state.interval) = (false, None, interval);
+    state.begun = Instant::now();
     let result = attempt(context, state, observed, &mut exchanged);
     state.seat = None;
     if context.git.is_cancelled() {

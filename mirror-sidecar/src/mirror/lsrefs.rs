@@ -80,6 +80,14 @@ pub(super) fn parse(sent: &[u8], wanted: &Question) -> Result<Answer, ListingErr
             None => return Ok(Answer::Incomplete),
         }
     }
+    refs(rest, wanted)
+}
+
+/// Reads what a remote sent that was asked without its saying first what it can do.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn refs(mut rest: &[u8], wanted: &Question) -> Result<Answer, ListingError> {
     let mut listing = Listing::default();
     loop {
         match packet(&mut rest) {
@@ -215,6 +223,10 @@ mod tests {
         );
         assert_eq!(listing.ids["refs/tags/v1"], B);
         assert_eq!(listing.commit("refs/tags/v1"), Some(A));
+        // Who is asked directly sends the refs alone.
+        let alone = sent.windows(4).position(|four| four == b"0000").unwrap() + 4;
+        let refs_alone = refs(&sent[alone..], &wanted);
+        assert_eq!(refs_alone, parse(&sent, &wanted));
         // Cut anywhere, it is never taken for a whole answer.
         for end in 0..sent.len() - 8 {
             assert_eq!(

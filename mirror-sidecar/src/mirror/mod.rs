@@ -10,6 +10,7 @@ mod error;
 mod fetch;
 pub mod gitmodules;
 mod housekeeping;
+mod listing;
 mod lsrefs;
 pub mod refs;
 mod short;
@@ -29,8 +30,8 @@ use tandem_shared::source::{SourceName, redact_url};
 pub use error::MirrorError;
 pub use fetch::Item;
 pub use housekeeping::sweep;
-use lsrefs::Answer;
-use refs::{Listing, ListingError, Question, held_as};
+pub use listing::{Direct, Manner};
+use refs::held_as;
 
 use crate::address::Address;
 use crate::credentials::Access;
@@ -205,67 +206,6 @@ impl<'a> Mirror<'a> {
             held.extend(reference?.target());
         }
         Ok(held)
-    }
-
-    /// Asks the remote what refs stand for, in one exchange.
-    /// `old` remembers a remote that can only be asked for everything.
-    ///
-    /// # Errors
-    /// If the remote can't be asked.
-    pub fn list(&self, question: &Question, old: &mut bool) -> Result<Listing, MirrorError> {
-        if !*old {
-            match self.list_exactly(question)? {
-                Some(listing) => return Ok(listing),
-                None => *old = true,
-            }
-        }
-        let mut arguments = vec![
-            "ls-remote",
-            "--quiet",
-            "--symref",
-            "--",
-            self.remote.address.url.as_str(),
-        ];
-        arguments.extend(question.names.iter().map(String::as_str));
-        if question.tags {
-            arguments.push("refs/tags/*");
-        }
-        let outcome = self.run(GitCommand::List, &arguments, b"")?;
-        if outcome.truncated {
-            return Err(MirrorError::Listing("it is larger than 32 MiB".to_owned()));
-        }
-        let text = String::from_utf8_lossy(&outcome.stdout);
-        refs::parse(&text, question).map_err(|error| self.unreadable(error))
-    }
-
-    /// The listing, or nothing if the remote doesn't speak protocol v2.
-    fn list_exactly(&self, question: &Question) -> Result<Option<Listing>, MirrorError> {
-        let call = Call {
-            repository: None,
-            ..self.call(GitCommand::List)
-        };
-        let Some(outcome) =
-            self.git
-                .ask_upload_pack(&call, &lsrefs::request(question), lsrefs::FAREWELL)?
-        else {
-            return Ok(None);
-        };
-        match lsrefs::parse(&outcome.stdout, question) {
-            Ok(Answer::Refs(listing)) => Ok(Some(listing)),
-            Ok(Answer::Old) => Ok(None),
-            Ok(Answer::Incomplete) if outcome.success() => {
-                Err(MirrorError::Listing("it ends in the middle".to_owned()))
-            }
-            Ok(Answer::Incomplete) => Err(self.failure(&outcome)),
-            Err(error) => Err(self.unreadable(error)),
-        }
-    }
-
-    fn unreadable(&self, error: ListingError) -> MirrorError {
-        match error {
-            ListingError::Sha256 => MirrorError::Sha256,
-            ListingError::Malformed(line) => MirrorError::Listing(self.remote.redact(&line)),
-        }
     }
 
     fn call(&self, command: GitCommand) -> Call<'_> {

@@ -47,6 +47,8 @@ pub enum Method<'a> {
     Head,
     /// With a form, as a browser sends one. Redirects aren't followed: it is for one place.
     Form(&'a SecretString),
+    /// With lines of git's protocol, version 2, for its upload-pack. Redirects aren't followed.
+    Packets(&'a [u8]),
 }
 
 /// What one exchange asks for, and what it may use.
@@ -204,7 +206,7 @@ impl Web {
             let answer = self.once(&at, &asked, known, held, left).map_err(place)?;
             let status = answer.status();
             if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
-                if let Method::Form(_) = asked.method {
+                if let Method::Form(_) | Method::Packets(_) = asked.method {
                     return Err(WebError::Redirects(0));
                 }
                 let location = text(answer.headers(), header::LOCATION);
@@ -258,6 +260,11 @@ impl Web {
                 .put_on(agent.post(url))
                 .content_type("application/x-www-form-urlencoded")
                 .send(form.expose_secret()),
+            Method::Packets(lines) => dress
+                .put_on(agent.post(url))
+                .content_type("application/x-git-upload-pack-request")
+                .header("git-protocol", "version=2")
+                .send(lines),
         };
         answer.map_err(WebError::from)
     }

@@ -3,7 +3,7 @@
 use tandem_shared::credentials;
 use tandem_shared::manifest::Reason;
 use tandem_shared::source::{CredentialRef, Source};
-use tandem_tests::git::{HttpServer, Scheme};
+use tandem_tests::git::{HttpServer, Knobs, Scheme};
 use tandem_tests::pair::Extra;
 use tandem_tests::proxy::Proxy;
 use tandem_tests::requests::{chart, failure, git, good, manifest, request};
@@ -87,11 +87,13 @@ async fn of_many_refs_only_those_that_are_wanted_are_asked_for() {
     .await
     .unwrap();
     let requests = server.requests();
-    let question = requests
-        .iter()
-        .map(|one| String::from_utf8_lossy(&one.body))
-        .find(|body| body.contains("command=ls-refs"))
-        .expect("a question for refs");
+    // It is known by now what the server can do, so that isn't asked again.
+    let [asked] = requests.as_slice() else {
+        panic!("{requests:?}")
+    };
+    assert_eq!(asked.protocol, "version=2");
+    let question = String::from_utf8_lossy(&asked.body);
+    assert!(question.contains("command=ls-refs"), "{question}");
     let prefixes: Vec<&str> = question
         .lines()
         .filter_map(|line| line.split("ref-prefix ").nth(1))
@@ -99,6 +101,48 @@ async fn of_many_refs_only_those_that_are_wanted_are_asked_for() {
     assert_eq!(prefixes, ["refs/heads/main", "refs/main", "refs/tags/main"]);
     let answered: usize = requests.iter().map(|one| one.answered).sum();
     assert!(answered < 2048, "{answered} bytes for an unchanged poll");
+}
+
+#[tokio::test]
+async fn a_server_that_changes_its_ways_is_still_followed() {
+    let (upstreams, upstream, commit) = upstream();
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let other = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let source = git(&server.url("charts"));
+    let (volume, _role) = start(&Extra::default()).await;
+    let mut asked = request(&source, [chart("app", "main", "charts/app")]);
+    volume.ask(&asked).unwrap();
+    good(&volume, &source, "app", &commit).await.unwrap();
+
+    let ways: [(&str, Box<dyn Fn(&mut Knobs)>); 5] = [
+        ("as before", Box::new(|_| ())),
+        ("old", Box::new(|knobs| knobs.old = true)),
+        ("new", Box::new(|_| ())),
+        ("files", Box::new(|knobs| knobs.dumb = true)),
+        (
+            "moved",
+            Box::new(|knobs| knobs.redirect = Some(other.base())),
+        ),
+    ];
+    for (way, knobs) in ways {
+        server.set(|now| {
+            *now = Knobs::default();
+            knobs(now);
+        });
+        let files = charts::config_map("charts/app", way);
+        upstream.write_all(&files).unwrap();
+        let commit = upstream.push("main", way).unwrap();
+        upstream.run_bare(&["update-server-info"]).unwrap();
+        asked.refresh = way.to_owned();
+        volume.ask(&asked).unwrap();
+        good(&volume, &source, "app", &commit).await.unwrap();
+        manifest(&volume, &source, way, |one| {
+            one.failure.is_none() && one.handled_refresh == way
+        })
+        .await
+        .unwrap();
+    }
+    assert!(!other.requests().is_empty());
 }
 
 #[tokio::test]
