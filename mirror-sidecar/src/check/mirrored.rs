@@ -1,19 +1,109 @@
-//! A check on the mirror: resolved, built, kept small; on a new mirror if the
-//! old one is broken.
+//! A check of a git repository on its mirror: reached, resolved, built, kept small; on a new
+//! mirror if the old one is broken.
+
+use std::path::Path;
+use std::time::Duration;
 
 use tandem_shared::manifest::Reason;
 use tandem_shared::observe::Observed;
 use tandem_shared::request::Request;
+use tandem_shared::source::redact_url;
 
 use super::resolve::{self, Resolutions};
-use super::{Context, State, build, submodules};
+use super::{Context, Failed, State, build, submodules};
+use crate::address;
+use crate::credentials;
 use crate::mirror::classify::Meaning;
+use crate::mirror::moved;
 use crate::mirror::{Mirror, MirrorError, Remote};
+
+/// Brings the results of all wants up to date with the repository, asking it if that is due.
+///
+/// # Errors
+/// Why it can't be checked. What was good stays.
+pub(super) fn run(
+    context: &Context,
+    state: &mut State,
+    observed: &Observed<Request>,
+    timeout: Duration,
+    exchanged: &mut bool,
+) -> Result<(), Failed> {
+    let (config, request) = (&context.config, &observed.document);
+    let mut forbidden: Vec<&Path> = vec![&config.root];
+    forbidden.extend(config.credentials.as_deref());
+    let mut address =
+        address::parse(&request.source.url, &config.schemes, &forbidden).map_err(|error| {
+            Failed {
+                reason: Reason::InvalidUrl,
+                message: error.to_string(),
+            }
+        })?;
+    let mut access = credentials::access(config, request, &address).map_err(|error| Failed {
+        reason: error.reason(),
+        message: error.to_string(),
+    })?;
+    let id = request.credential_id.as_deref().unwrap_or_default();
+    // Remembered only as long as it leads there.
+    let moved = state.moved.take();
+    let mut moved = moved.filter(|(from, _)| *from == address.url);
+    if let Some((_, to)) = &moved {
+        address = to.clone();
+    }
+    loop {
+        let held = context
+            .tokens
+            .provide(&context.web, id, &mut access, &config.schemes)
+            .map_err(|error| Failed {
+                message: error.to_string(),
+                reason: error.reason,
+            })?;
+        let remote = Remote {
+            address: &address,
+            access: &access,
+            timeout,
+        };
+        let Err(error) = on_some_mirror(context, state, observed, remote, exchanged) else {
+            state.moved = moved;
+            return Ok(());
+        };
+        if moved.is_none()
+            && error.means(Meaning::Redirected)
+            && let Some(to) = moved::follow(context.direct(), remote)
+        {
+            tracing::info!(source = %state.name, to = %redact_url(&to.url), "the repository has moved within its server");
+            moved = Some((address.url, to.clone()));
+            address = to;
+            continue;
+        }
+        let reason = error.reason();
+        if reason == Reason::AuthenticationFailed && access.app.is_some() {
+            context.tokens.forget(id);
+            // One that was held for a while may have been revoked; a new one hasn't.
+            if held {
+                continue;
+            }
+        }
+        return Err(Failed {
+            reason,
+            message: shown(&error, state.broken, remote),
+        });
+    }
+}
+
+fn shown(error: &MirrorError, broken: bool, remote: Remote<'_>) -> String {
+    let url = redact_url(&remote.address.url);
+    let anew = if broken && !error.is_corrupt() {
+        "the local mirror is broken and couldn't be made anew: "
+    } else {
+        ""
+    };
+    remote.redact(&format!("{url}: {anew}{error}"))
+}
 
 /// Resolves and builds on the mirror; on one made anew if it is broken.
 /// # Errors
 /// What kept the remote from being asked, or what is wrong with the mirror.
-pub(super) fn run(
+fn on_some_mirror(
     context: &Context,
     state: &mut State,
     observed: &Observed<Request>,

@@ -15,7 +15,6 @@ mod submodules;
 mod web;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,16 +26,15 @@ use tandem_shared::request::{Request, WantSpec};
 use tandem_shared::source::{SourceKind, SourceName};
 use tandem_shared::version;
 
-use crate::address;
+use crate::address::Address;
 use crate::config::Config;
-use crate::credentials;
 use crate::dependencies::Dependencies;
 use crate::git::Git;
 use crate::github;
 use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
-use crate::mirror::{Manner, MirrorError, Remote};
+use crate::mirror::{Direct, Manner};
 use crate::oci;
 use crate::places::{Places, Seat};
 use crate::schedule::backoff;
@@ -82,6 +80,14 @@ impl Context {
             .volume_limit
             .is_some_and(|limit| self.health.used() >= limit / 5 * 4)
     }
+
+    /// What servers of git are asked with, beside git.
+    fn direct(&self) -> Direct<'_> {
+        Direct {
+            web: &self.web,
+            schemes: &self.config.schemes,
+        }
+    }
 }
 
 /// What is remembered of a source from check to check.
@@ -106,6 +112,8 @@ pub struct State {
     fetched: bool,
     /// How the remote is asked for its refs.
     manner: Manner,
+    /// Where the repository has moved to, beside the place where it is said to be.
+    moved: Option<(String, Address)>,
     /// The place at which it is worked on, once the remote has answered.
     seat: Option<Seat>,
     /// Of a file behind a URL: what was got last.
@@ -183,6 +191,7 @@ impl State {
             broken: false,
             fetched: false,
             manner: Manner::default(),
+            moved: None,
             seat: None,
             file: None,
             repository: None,
@@ -387,7 +396,6 @@ fn attempt(
     exchanged: &mut bool,
 ) -> Result<(), Failed> {
     let request = &observed.document;
-    let config = &context.config;
     version::check::<Request>(&request.schema).map_err(|error| Failed {
         reason: Reason::Unsupported,
         message: format!("the request isn't followed: {error}"),
@@ -399,72 +407,19 @@ fn attempt(
     );
     state.timeout = timeout;
     match &request.source.kind {
-        SourceKind::Git => {}
-        SourceKind::Helm => return repository::run(context, state, observed, timeout, exchanged),
-        SourceKind::Oci => return registry::run(context, state, observed, timeout, exchanged),
-        SourceKind::Http => return web::run(context, state, observed, timeout, exchanged),
+        SourceKind::Git => mirrored::run(context, state, observed, timeout, exchanged),
+        SourceKind::Helm => repository::run(context, state, observed, timeout, exchanged),
+        SourceKind::Oci => registry::run(context, state, observed, timeout, exchanged),
+        SourceKind::Http => web::run(context, state, observed, timeout, exchanged),
         other => {
             let reason = Reason::Unsupported;
             let message = format!(
                 "sources of kind {:?} aren't served by this version, only git, helm, oci and http",
                 other.as_str()
             );
-            return Err(Failed { reason, message });
+            Err(Failed { reason, message })
         }
     }
-    let mut forbidden: Vec<&Path> = vec![&config.root];
-    forbidden.extend(config.credentials.as_deref());
-    let address =
-        address::parse(&request.source.url, &config.schemes, &forbidden).map_err(|error| {
-            Failed {
-                reason: Reason::InvalidUrl,
-                message: error.to_string(),
-            }
-        })?;
-    let mut access = credentials::access(config, request, &address).map_err(|error| Failed {
-        reason: error.reason(),
-        message: error.to_string(),
-    })?;
-    let id = request.credential_id.as_deref().unwrap_or_default();
-    loop {
-        let held = context
-            .tokens
-            .provide(&context.web, id, &mut access, &config.schemes)
-            .map_err(|error| Failed {
-                message: error.to_string(),
-                reason: error.reason,
-            })?;
-        let remote = Remote {
-            address: &address,
-            access: &access,
-            timeout,
-        };
-        let Err(error) = mirrored::run(context, state, observed, remote, exchanged) else {
-            return Ok(());
-        };
-        let reason = error.reason();
-        if reason == Reason::AuthenticationFailed && access.app.is_some() {
-            context.tokens.forget(id);
-            // One that was held for a while may have been revoked; a new one hasn't.
-            if held {
-                continue;
-            }
-        }
-        return Err(Failed {
-            reason,
-            message: shown(&error, state.broken, remote),
-        });
-    }
-}
-
-fn shown(error: &MirrorError, broken: bool, remote: Remote<'_>) -> String {
-    let url = tandem_shared::source::redact_url(&remote.address.url);
-    let anew = if broken && !error.is_corrupt() {
-        "the local mirror is broken and couldn't be made anew: "
-    } else {
-        ""
-    };
-    remote.redact(&format!("{url}: {anew}{error}"))
 }
 
 #[cfg(test)]

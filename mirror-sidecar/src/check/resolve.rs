@@ -11,7 +11,7 @@ use tandem_shared::request::{Request, Want};
 use super::{Context, Known, State};
 use crate::mirror::refs::{self, Asked, Found, HEAD, Listing, Question};
 use crate::mirror::tags::{self, Standing};
-use crate::mirror::{Direct, Item, Manner, Mirror, MirrorError};
+use crate::mirror::{Item, Manner, Mirror, MirrorError};
 
 /// What an asked ref is recorded as if it is a commit id.
 const COMMIT: &str = "commit";
@@ -210,15 +210,11 @@ fn exchange(
     let list = Question::about(names.values());
     let ask = *exchanged || news;
     *exchanged = false;
-    let direct = Direct {
-        web: &context.web,
-        schemes: &context.config.schemes,
-    };
     let mut listing = Listing::default();
     if ask && !list.is_empty() {
         state.publish(context, true);
         *exchanged = true;
-        listing = mirror.list(direct, &list, &mut state.manner)?;
+        listing = mirror.list(context.direct(), &list, &mut state.manner)?;
         state.serving.edit().checked_at = Some(tandem_shared::clock::now());
     }
     let looked_up = if ask {
@@ -251,7 +247,7 @@ fn exchange(
             && !list.is_empty()
         {
             // A ref moved between the listing and the fetch: its old object may be gone.
-            listing = mirror.list(direct, &list, &mut state.manner)?;
+            listing = mirror.list(context.direct(), &list, &mut state.manner)?;
             settling = settle(state, request, mirror, &looked_up, &listing)?;
             refused = mirror.fetch(&settling.items)?;
         }

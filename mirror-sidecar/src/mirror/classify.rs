@@ -19,6 +19,8 @@ pub enum Meaning {
     Corrupt,
     /// A lock that a killed child left.
     Locked,
+    /// The repository has moved, and git may not follow.
+    Redirected,
 }
 
 /// What phrases stand for, and what to do about it. The first one that is found
@@ -129,6 +131,7 @@ const PHRASES: &[(Reason, Meaning, &[&str])] = &[
             "tls fatal alert has been received",
         ],
     ),
+    (Reason::Remote, Meaning::Redirected, &["returned error: 30"]),
     (
         Reason::RepositoryNotFound,
         Meaning::Failure,

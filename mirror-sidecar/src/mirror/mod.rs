@@ -12,6 +12,7 @@ pub mod gitmodules;
 mod housekeeping;
 mod listing;
 mod lsrefs;
+pub mod moved;
 pub mod refs;
 mod short;
 pub mod tags;

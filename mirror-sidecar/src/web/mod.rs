@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
-use ureq::http::{HeaderMap, HeaderValue, Response, header};
+use ureq::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Body, RequestBuilder};
@@ -205,7 +205,7 @@ impl Web {
             let place = |error: WebError| error.within(asked.timeout).behind(&start, &at);
             let answer = self.once(&at, &asked, known, held, left).map_err(place)?;
             let status = answer.status();
-            if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+            if is_redirect(status) {
                 if let Method::Form(_) | Method::Packets(_) = asked.method {
                     return Err(WebError::Redirects(0));
                 }
@@ -225,6 +225,23 @@ impl Web {
             .map_err(place);
         }
         Err(WebError::Redirects(REDIRECTS))
+    }
+
+    /// Where a URL leads by one redirect; nothing if it leads nowhere else, whatever is there.
+    /// Blocks the thread.
+    ///
+    /// # Errors
+    /// If it can't be asked, or leads to where nobody may be led.
+    pub fn leads(&self, asked: Asked<'_>) -> Result<Option<Url>, WebError> {
+        let at = target::url(asked.url)?;
+        let answer = self
+            .once(&at, &asked, true, None, asked.timeout)
+            .map_err(|error| error.within(asked.timeout))?;
+        if !is_redirect(answer.status()) {
+            return Ok(None);
+        }
+        let location = text(answer.headers(), header::LOCATION);
+        target::redirect(&at, location.as_deref(), asked.allowed).map(Some)
     }
 
     fn once(
@@ -344,6 +361,10 @@ fn authorization(asked: &Asked<'_>) -> Option<String> {
         (None, Some(token)) => Some(format!("Bearer {}", token.expose_secret())),
         (None, None) => None,
     }
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
 /// What goes with a request, whatever its method.

@@ -6,7 +6,7 @@ use tandem_shared::source::{CredentialRef, Source};
 use tandem_tests::git::{HttpServer, Knobs, Scheme};
 use tandem_tests::pair::Extra;
 use tandem_tests::proxy::Proxy;
-use tandem_tests::requests::{chart, failure, git, good, manifest, request};
+use tandem_tests::requests::{chart, failure, git, good, manifest, problem, request};
 use tandem_tests::volume::Volume;
 use tandem_tests::{charts, guard};
 
@@ -64,6 +64,69 @@ async fn servers_that_give_no_commit_by_its_id_serve_all_refs() {
 }
 
 #[tokio::test]
+async fn a_repository_that_lacks_its_own_history_serves_what_it_has() {
+    let (upstreams, upstream, _) = upstream();
+    upstream
+        .write_all(&charts::config_map("charts/app", "two"))
+        .unwrap();
+    let second = upstream.push("main", "Change app").unwrap();
+    let shallow = upstreams.root().join("shallow.git");
+    let to = shallow.display().to_string();
+    let from = upstream.file_url();
+    upstream
+        .run_bare(&["clone", "--quiet", "--bare", "--depth=1", &from, &to])
+        .unwrap();
+    assert!(shallow.join("shallow").exists());
+    let (volume, _role) = start(&Extra::default()).await;
+    for old in [false, true] {
+        let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+        server.set(|knobs| knobs.old = old);
+        let source = git(&server.url("shallow"));
+        let head = upstream.head().unwrap();
+        let refs = [
+            ("branch", "main"),
+            ("commit", head.as_str()),
+            ("short", &head[..9]),
+        ];
+        let wants = refs.map(|(key, reference)| chart(key, reference, "charts/app"));
+        let mut asked = request(&source, wants);
+        volume.ask(&asked).unwrap();
+        for (key, _) in refs {
+            good(&volume, &source, key, &head).await.unwrap();
+        }
+        let marker = format!("three, old: {old}");
+        upstream
+            .write_all(&charts::config_map("charts/app", &marker))
+            .unwrap();
+        let third = upstream.commit(&marker).unwrap();
+        upstream
+            .run(&["push", "--quiet", &to, "HEAD:refs/heads/main"])
+            .unwrap();
+        asked.refresh = "pushed".to_owned();
+        volume.ask(&asked).unwrap();
+        good(&volume, &source, "branch", &third).await.unwrap();
+        good(&volume, &source, "commit", &head).await.unwrap();
+    }
+    // What lies before is had from nobody, and said to be so.
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let source = git(&server.url("shallow"));
+    let first = upstream
+        .run(&["rev-parse", &format!("{second}~1")])
+        .unwrap();
+    let wants = [
+        chart("before", first.trim(), "charts/app"),
+        chart("app", "main", "charts/app"),
+    ];
+    volume.ask(&request(&source, wants)).unwrap();
+    let head = upstream.head().unwrap();
+    good(&volume, &source, "app", &head).await.unwrap();
+    let told = problem(&volume, &source, "before", &Reason::RefNotFound)
+        .await
+        .unwrap();
+    assert!(told.contains(first.trim()), "{told}");
+}
+
+#[tokio::test]
 async fn of_many_refs_only_those_that_are_wanted_are_asked_for() {
     let (upstreams, upstream, commit) = upstream();
     let mut packed = "# pack-refs with: peeled fully-peeled sorted \n".to_owned();
@@ -114,21 +177,34 @@ async fn a_server_that_changes_its_ways_is_still_followed() {
     volume.ask(&asked).unwrap();
     good(&volume, &source, "app", &commit).await.unwrap();
 
-    let ways: [(&str, Box<dyn Fn(&mut Knobs)>); 5] = [
-        ("as before", Box::new(|_| ())),
-        ("old", Box::new(|knobs| knobs.old = true)),
-        ("new", Box::new(|_| ())),
-        ("files", Box::new(|knobs| knobs.dumb = true)),
+    let usual = Knobs::default;
+    let ways = [
+        ("as before", usual()),
+        (
+            "old",
+            Knobs {
+                old: true,
+                ..usual()
+            },
+        ),
+        ("new", usual()),
+        (
+            "files",
+            Knobs {
+                dumb: true,
+                ..usual()
+            },
+        ),
         (
             "moved",
-            Box::new(|knobs| knobs.redirect = Some(other.base())),
+            Knobs {
+                redirect: Some(other.base()),
+                ..usual()
+            },
         ),
     ];
     for (way, knobs) in ways {
-        server.set(|now| {
-            *now = Knobs::default();
-            knobs(now);
-        });
+        server.set(|now| *now = knobs);
         let files = charts::config_map("charts/app", way);
         upstream.write_all(&files).unwrap();
         let commit = upstream.push("main", way).unwrap();
@@ -184,8 +260,8 @@ async fn a_redirect_within_a_host_takes_the_credential_along_and_no_other() {
     let requests = other.requests();
     assert!(requests.iter().all(|one| one.authorization.is_none()));
 
-    // A token would follow to any host, so redirects aren't followed with one; what to do
-    // is said.
+    // git would take a token along to any host. To another one nobody follows, and what to
+    // do is said.
     let (mut source, id) = with_credential(&volume, &url, &[("bearerToken", "t0ken-of-mine")]);
     source.credential = Some(CredentialRef {
         namespace: "demo".into(),
@@ -199,6 +275,18 @@ async fn a_redirect_within_a_host_takes_the_credential_along_and_no_other() {
     let told = failure(&volume, &source, &[Reason::Remote]).await.unwrap();
     assert!(told.contains("final"), "{told}");
     assert!(other.requests().is_empty());
+    // What has moved within the host is found, at once and at each look.
+    server.set(|knobs| knobs.moved = Some(("/old".to_owned(), server.base())));
+    for look in ["within", "again"] {
+        asked.refresh = look.to_owned();
+        volume.ask(&asked).unwrap();
+        manifest(&volume, &source, look, |one| {
+            one.failure.is_none() && one.handled_refresh == look
+        })
+        .await
+        .unwrap();
+    }
+    good(&volume, &source, "app", &commit).await.unwrap();
     for secret in ["s3cret-one", "t0ken-of-mine"] {
         assert!(!role.log().contains(secret));
         assert!(volume.find(secret).unwrap().is_empty());
