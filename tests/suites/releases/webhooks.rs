@@ -88,7 +88,8 @@ fn tokens(world: &World) -> Vec<(String, String)> {
 fn checks(server: &HttpServer, repository: &str) -> usize {
     let requests = server.requests();
     let listings = requests.iter().filter(|request| {
-        request.method == "GET" && request.path.contains(&format!("/{repository}"))
+        let asked = String::from_utf8_lossy(&request.body);
+        asked.contains("command=ls-refs") && request.path.contains(&format!("/{repository}"))
     });
     listings.count()
 }
