@@ -8,6 +8,7 @@ mod build;
 mod dependencies;
 mod group;
 mod mirrored;
+mod origin;
 mod registry;
 mod repository;
 mod resolve;

@@ -4,23 +4,22 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use tandem_shared::clock;
 use tandem_shared::manifest::{Good, Reason};
 use tandem_shared::observe::Observed;
 use tandem_shared::request::{Request, Want, WantKind};
 use tandem_shared::source::redact_url;
 
-use super::build::{MESSAGE, is_there, rejected};
+use super::build::is_there;
 use super::group::{Trouble, conclude, groups};
+use super::origin::{self, Origin, shown};
 use super::{Context, FULL, Failed, State};
 use crate::archive;
-use crate::credentials::{self, Access};
+use crate::credentials;
 use crate::metrics::Built;
 use crate::oci::place::{tag_of, wish};
 use crate::oci::{OciError, Registry, Tokens, Wish};
 use crate::range::Range;
 use crate::repository::{Entry, choose};
-use crate::snapshot::{self, SnapshotError};
 
 /// Everything that a check goes by.
 struct Check<'a> {
@@ -71,27 +70,9 @@ pub(super) fn run(
         reason: error.reason(),
         message: error.to_string(),
     })?;
-    for want in &request.wants {
-        let results = &mut state.serving.edit().results;
-        results.entry(want.key.clone()).or_default().asked = Some(want.spec.clone());
-    }
-    let mut bad = BTreeSet::new();
-    if state.rejections.as_ref() != Some(&observed.digest) {
-        let wants = request.wants.iter();
-        let wants = wants.filter(|want| rejected(context, state, &[*want]));
-        bad.extend(wants.map(|want| want.key.as_str()));
-    }
-    let settled = |want: &Want| {
-        let result = state.serving.manifest().results.get(&want.key);
-        result.is_some_and(|result| match &result.good {
-            Some(good) => is_there(context, good),
-            None => result.problem.is_some(),
-        })
-    };
-    if !*exchanged && bad.is_empty() && request.wants.iter().all(settled) {
-        state.rejections = Some(observed.digest.clone());
+    let Some(bad) = origin::begin(context, state, observed, *exchanged) else {
         return Ok(());
-    }
+    };
     // What was given out for one credential is nothing to another.
     let mut tokens = match request.credential_id == state.credential {
         true => std::mem::take(&mut state.tokens),
@@ -124,15 +105,6 @@ pub(super) fn run(
     })?;
     state.rejections = Some(observed.digest.clone());
     Ok(())
-}
-
-/// A message without what is secret.
-fn shown(proof: &Access, message: &str) -> String {
-    let text = proof.redact(message);
-    text.chars()
-        .filter(|c| !c.is_control())
-        .take(MESSAGE)
-        .collect()
 }
 
 impl Check<'_> {
@@ -314,33 +286,16 @@ impl Check<'_> {
         let packer = unpacked
             .packer(config.limits)
             .map_err(|error| self.fault(want, error.into()))?;
-        let hold = context.inventory.hold(&state.name);
-        let stored = snapshot::store(packer, &config.volume.served, &hold, rewrite).map_err(
-            |error: SnapshotError| {
-                let lasting = !error.may_pass();
-                self.trouble(want, error.reason(), &error.to_string(), lasting)
-            },
-        )?;
-        let same = prior.filter(|prior| prior.artifact == stored.digest);
-        let good = Good {
-            commit: None,
+        let origin = Origin {
             version: resolved.version.or_else(|| Some(chart.version.clone())),
             upstream_digest: Some(manifest.digest),
             inputs,
-            artifact: stored.digest,
-            same_as: Vec::new(),
             chart: Some(chart),
-            resolved: Vec::new(),
-            resolved_for: None,
-            size: stored.size,
-            since: same.map_or_else(clock::now, |prior| prior.since),
         };
-        let built = if stored.written {
-            Built::Written
-        } else {
-            Built::Same
-        };
-        Ok((good, built))
+        origin::store(context, &state.name, packer, origin, prior, rewrite).map_err(|error| {
+            let lasting = !error.may_pass();
+            self.trouble(want, error.reason(), &error.to_string(), lasting)
+        })
     }
 
     fn count<T>(&self, kind: &'static str, outcome: &Result<T, OciError>, begun: Instant) {

@@ -10,8 +10,9 @@ use tandem_shared::observe::Observed;
 use tandem_shared::request::{Request, Want, WantKind};
 use tandem_shared::source::redact_url;
 
-use super::build::{MESSAGE, is_there, rejected};
+use super::build::is_there;
 use super::group::{Outcome, Trouble, conclude, groups};
+use super::origin::{self, Origin};
 use super::{Context, Failed, State};
 use crate::credentials::{self, Access};
 use crate::metrics::Built;
@@ -19,7 +20,6 @@ use crate::repository::{
     self, Arrived, Download, Entry, Fetched, Held, Index, Miss, RepositoryError, Store, choose,
     is_chart_name,
 };
-use crate::snapshot;
 use crate::web::{self, Asked};
 
 /// Bytes of an index, at most. The largest that is known has a fourth of it.
@@ -64,30 +64,9 @@ pub(super) fn run(
         reason: error.reason(),
         message: error.to_string(),
     })?;
-    for want in &request.wants {
-        let results = &mut state.serving.edit().results;
-        results.entry(want.key.clone()).or_default().asked = Some(want.spec.clone());
-    }
-    let wants: Vec<&Want> = request.wants.iter().collect();
-    let look_into_rejections = state.rejections.as_ref() != Some(&observed.digest);
-    let mut bad = BTreeSet::new();
-    if look_into_rejections {
-        let rejected = wants
-            .iter()
-            .filter(|want| rejected(context, state, &[want]));
-        bad.extend(rejected.map(|want| want.key.as_str()));
-    }
-    let settled = |want: &&Want| {
-        let result = state.serving.manifest().results.get(&want.key);
-        result.is_some_and(|result| match &result.good {
-            Some(good) => is_there(context, good),
-            None => result.problem.is_some(),
-        })
-    };
-    if !*exchanged && bad.is_empty() && wants.iter().all(settled) {
-        state.rejections = Some(observed.digest.clone());
+    let Some(bad) = origin::begin(context, state, observed, *exchanged) else {
         return Ok(());
-    }
+    };
     *exchanged = true;
     let mut check = Check {
         context,
@@ -247,38 +226,26 @@ impl Check<'_> {
         let (unpacked, sha256) = got?;
         let chart = unpacked.chart.name.clone();
         let packer = unpacked.packer(config.limits)?;
-        let hold = context.inventory.hold(&state.name);
-        let stored = snapshot::store(packer, &config.volume.served, &hold, rewrite)?;
-        let good = Good {
-            commit: None,
+        let origin = Origin {
             version: Some(entry.version.clone()),
-            inputs: format!("h1:{sha256}"),
             upstream_digest: Some(format!("sha256:{sha256}")),
-            artifact: stored.digest,
-            same_as: Vec::new(),
+            inputs: format!("h1:{sha256}"),
             chart: Some(chart),
-            resolved: Vec::new(),
-            resolved_for: None,
-            size: stored.size,
-            since: clock::now(),
         };
-        let built = if stored.written {
-            Built::Written
-        } else {
-            Built::Same
-        };
-        Ok((good, built))
+        Ok(origin::store(
+            context,
+            &state.name,
+            packer,
+            origin,
+            None,
+            rewrite,
+        )?)
     }
 
     /// A message about a want, without what is secret.
     fn shown(&self, want: &Want, message: &str) -> String {
-        let text = self
-            .access
-            .redact(&format!("chart {:?}: {message}", want.spec.path));
-        text.chars()
-            .filter(|c| !c.is_control())
-            .take(MESSAGE)
-            .collect()
+        let path = &want.spec.path;
+        origin::shown(self.access, &format!("chart {path:?}: {message}"))
     }
 }
 

@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 use tandem_shared::artifact::{Limits, Packer};
 use tandem_shared::clock;
-use tandem_shared::manifest::{Good, Problem, Reason};
+use tandem_shared::manifest::{Problem, Reason};
 use tandem_shared::observe::Observed;
 use tandem_shared::request::{Request, Want, WantKind};
 use tandem_shared::source::redact_url;
 
 use super::build::{is_there, rejected};
+use super::origin::{self, Origin};
 use super::{Context, FULL, Failed, State};
 use crate::credentials;
 use crate::metrics::Built;
-use crate::snapshot::{self, SnapshotError};
+use crate::snapshot::SnapshotError;
 use crate::web::{self, Answer, Asked, Head, Version, WebError};
 
 /// What was got last.
@@ -202,32 +203,18 @@ fn put(
     } else {
         let mut packer = Packer::new(Limits::FILE);
         packer.file(name(want), text.as_bytes().to_vec())?;
-        let served = &context.config.volume.served;
-        let hold = context.inventory.hold(&state.name);
-        let stored = snapshot::store(packer, served, &hold, rewrite)?;
-        let since = prior.filter(|prior| prior.artifact == stored.digest);
-        let good = Good {
-            commit: None,
-            version: None,
-            upstream_digest: None,
-            same_as: Vec::new(),
-            chart: None,
-            resolved: Vec::new(),
-            resolved_for: None,
+        let origin = Origin {
             inputs,
-            size: stored.size,
-            since: since.map_or_else(clock::now, |prior| prior.since),
-            artifact: stored.digest,
+            ..Origin::default()
         };
-        if stored.written {
+        let before = prior.as_ref();
+        let (good, built) = origin::store(context, &state.name, packer, origin, before, rewrite)?;
+        if built == Built::Written {
             tracing::info!(source = %state.name, want = %want.key, digest = %good.artifact, "built an artifact");
         }
         let result = state.serving.edit().results.entry(want.key.clone());
         result.or_default().good = Some(good);
-        match stored.written {
-            true => Built::Written,
-            false => Built::Same,
-        }
+        built
     };
     if let Some(result) = state.serving.edit().results.get_mut(&want.key) {
         result.problem = None;
