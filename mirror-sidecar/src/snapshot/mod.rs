@@ -2,10 +2,12 @@
 //! with what is served, and exported only if something of it changed.
 
 pub(crate) mod chart;
+mod describe;
 mod error;
 mod ignore;
 mod path;
 mod plan;
+mod planner;
 pub(crate) mod remote;
 mod submodule;
 mod tree;

@@ -1,0 +1,128 @@
+//! What the files of a chart say of it: its name, what it depends on, what is in `charts/`,
+//! what is to be left out.
+
+use std::collections::BTreeMap;
+
+use super::SnapshotError;
+use super::chart::{self, ChartFile, Dependency};
+use super::ignore::Rules;
+use super::remote::{self, Vendored};
+use super::tree::{Leaf, Snapshot};
+
+/// Takes out of a chart's files what its own `.helmignore` names.
+pub(super) fn leave_out(
+    snapshot: &Snapshot<'_>,
+    files: &mut BTreeMap<String, Leaf>,
+) -> Result<(), SnapshotError> {
+    let Some(leaf) = files.get(".helmignore") else {
+        return Ok(());
+    };
+    let text = String::from_utf8_lossy(&small(snapshot, leaf)?).into_owned();
+    let rules = Rules::read(&text).map_err(|why| SnapshotError::BadChart {
+        path: leaf.origin.clone(),
+        why,
+    })?;
+    files.retain(|path, _| path == "Chart.yaml" || !rules.leave_out(path));
+    Ok(())
+}
+
+/// What the chart says of itself.
+pub(super) fn chart(
+    snapshot: &Snapshot<'_>,
+    files: &BTreeMap<String, Leaf>,
+    own: &str,
+) -> Result<ChartFile, SnapshotError> {
+    let Some(leaf) = files.get("Chart.yaml") else {
+        let near = files.keys().find(|path| {
+            path.eq_ignore_ascii_case("chart.yaml") || path.eq_ignore_ascii_case("chart.yml")
+        });
+        let hint = near.map_or(String::new(), |near| {
+            format!("; there is a {near:?}, but Helm wants exactly this spelling")
+        });
+        return Err(SnapshotError::NoChart {
+            path: own.to_owned(),
+            hint,
+        });
+    };
+    chart::read(&small(snapshot, leaf)?, &leaf.origin)
+}
+
+/// The dependencies of both kinds of charts.
+pub(super) fn dependencies(
+    snapshot: &Snapshot<'_>,
+    files: &BTreeMap<String, Leaf>,
+    chart: &ChartFile,
+) -> Result<Vec<Dependency>, SnapshotError> {
+    let mut all = chart.dependencies.clone();
+    if chart.api_version != "v2"
+        && let Some(leaf) = files.get("requirements.yaml")
+    {
+        all.extend(chart::read_requirements(
+            &small(snapshot, leaf)?,
+            &leaf.origin,
+        )?);
+    }
+    // The same chart may be there several times under different aliases.
+    let mut seen = Vec::new();
+    all.retain(|dependency| {
+        let new = !seen.contains(dependency);
+        if new {
+            seen.push(dependency.clone());
+        }
+        new
+    });
+    Ok(all)
+}
+
+/// The chart's lock, if it has one.
+pub(super) fn lock(
+    snapshot: &Snapshot<'_>,
+    files: &BTreeMap<String, Leaf>,
+    chart: &ChartFile,
+) -> Result<Vec<Dependency>, SnapshotError> {
+    let names: &[&str] = match chart.api_version.as_str() {
+        "v2" => &["Chart.lock"],
+        _ => &["requirements.lock", "Chart.lock"],
+    };
+    let Some(leaf) = names.iter().find_map(|name| files.get(*name)) else {
+        return Ok(Vec::new());
+    };
+    chart::read_requirements(&small(snapshot, leaf)?, &leaf.origin)
+}
+
+/// The charts of that name in `charts/`, packed and unpacked.
+pub(super) fn vendored(
+    snapshot: &Snapshot<'_>,
+    files: &BTreeMap<String, Leaf>,
+    name: &str,
+) -> Result<Vec<Vendored>, SnapshotError> {
+    let mut found = remote::archives(files, name);
+    for (path, leaf) in remote::unpacked(files) {
+        let called = path.trim_end_matches('/').strip_prefix("charts/") == Some(name);
+        match chart::read(&small(snapshot, leaf)?, &leaf.origin) {
+            Ok(chart) if chart.name.name == name => found.push(Vendored {
+                path,
+                version: Some(chart.name.version),
+            }),
+            // Helm will say what is wrong with it.
+            Err(_) if called => found.push(Vendored {
+                path,
+                version: None,
+            }),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// A file that describes a chart, which is never large.
+fn small(snapshot: &Snapshot<'_>, leaf: &Leaf) -> Result<Vec<u8>, SnapshotError> {
+    if snapshot.size(leaf.id)? > 1024 * 1024 {
+        let why = "it has more than 1 MiB".to_owned();
+        return Err(SnapshotError::BadChart {
+            path: leaf.origin.clone(),
+            why,
+        });
+    }
+    Ok(snapshot.blob(leaf.id)?.content().to_vec())
+}
