@@ -10,7 +10,7 @@ use tandem_shared::request::Request;
 use tandem_shared::source::redact_url;
 
 use super::resolve::{self, Resolutions};
-use super::{Context, Failed, State, build, submodules};
+use super::{Context, Failed, State, build, shorts, submodules};
 use crate::address;
 use crate::credentials;
 use crate::mirror::classify::Meaning;
@@ -195,7 +195,7 @@ fn on_mirror(
     if !shorts.is_empty() {
         state.publish(context, false);
         let mut found = found;
-        found.extend(resolve::resolve_shorts(state, &mirror, shorts)?);
+        found.extend(shorts::look(state, &mirror, shorts)?);
         build::build(context, state, observed, &mirror, &found)?;
     }
     let mut kept = asked;

@@ -12,6 +12,7 @@ mod origin;
 mod registry;
 mod repository;
 mod resolve;
+mod shorts;
 mod submodules;
 mod web;
 

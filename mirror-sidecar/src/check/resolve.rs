@@ -1,26 +1,22 @@
 //! What the asked names stand for now, and their commits in the mirror.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 use git2::{Oid, Repository};
 use jiff::Timestamp;
 use tandem_shared::manifest::{Reason, RefRecord};
 use tandem_shared::request::{Request, Want};
 
+use super::shorts::{self, Short};
 use super::{Context, Known, State};
 use crate::mirror::refs::{self, Asked, Found, HEAD, Listing, Question};
 use crate::mirror::tags::{self, Standing};
-use crate::mirror::{Item, Manner, Mirror, MirrorError};
+use crate::mirror::{Item, Mirror, MirrorError};
 
 /// What an asked ref is recorded as if it is a commit id.
-const COMMIT: &str = "commit";
+pub(super) const COMMIT: &str = "commit";
 /// Characters of a commit's subject that are shown.
 const SUBJECT: usize = 120;
-/// How often a short id that wasn't found is looked for again.
-const SHORT_AGAIN: Duration = Duration::from_secs(30);
-const SHORT_AGAIN_LONGEST: Duration = Duration::from_secs(3600);
-
 /// Why there is no commit for an asked name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Miss {
@@ -127,65 +123,6 @@ pub(super) fn held(
         }
     }
     Ok(found)
-}
-
-/// Looks for what short ids stand for, after everything else has been served:
-/// it may take the remote's whole history, and concerns nobody else.
-///
-/// # Errors
-/// If the mirror itself is broken.
-pub(super) fn resolve_shorts(
-    state: &mut State,
-    mirror: &Mirror<'_>,
-    shorts: BTreeMap<String, String>,
-) -> Result<BTreeMap<String, Resolved>, MirrorError> {
-    let names: BTreeSet<String> = shorts.keys().cloned().collect();
-    for (name, short) in shorts {
-        let misses = match state.known.get(&name) {
-            Some(Known::Missing { misses, .. }) => misses + 1,
-            _ => 1,
-        };
-        let found = mirror
-            .find_short(&short, state.manner == Manner::Old)
-            .and_then(|object| {
-                if mirror.all_held()?.contains(&object) {
-                    return mirror.hold(&name, object);
-                }
-                let item = Item {
-                    asked: name.clone(),
-                    object,
-                };
-                mirror.fetch(&[item])?.remove(&name).map_or(Ok(()), Err)
-            });
-        let known = match found {
-            Ok(()) => Known::Found {
-                full_name: COMMIT.to_owned(),
-            },
-            Err(error) => {
-                let wait = SHORT_AGAIN
-                    .saturating_mul(1 << misses.min(10))
-                    .min(SHORT_AGAIN_LONGEST);
-                // The history lay aside; whatever is wrong with it, the mirror isn't broken.
-                let reason = if error.is_corrupt() {
-                    Reason::Remote
-                } else {
-                    error.reason()
-                };
-                let miss = Miss {
-                    reason,
-                    message: error.to_string(),
-                };
-                Known::Missing {
-                    miss,
-                    again: Some(Instant::now() + wait),
-                    misses,
-                }
-            }
-        };
-        state.known.insert(name, known);
-    }
-    state.fetched = true;
-    held(state, mirror, &names)
 }
 
 /// What one exchange has to settle.
@@ -319,7 +256,7 @@ fn settle(
                     full_name: COMMIT.to_owned(),
                 }
             }
-            Found::Short(short) => match short_id(state, request, mirror, name, &short)? {
+            Found::Short(short) => match shorts::known(state, request, mirror, name, &short)? {
                 Short::Is(id) => {
                     settling.need(mirror, &held, name, &id.to_string())?;
                     Known::Found {
@@ -359,46 +296,6 @@ impl Settling {
         });
         Ok(())
     }
-}
-
-/// What is known of a short id without asking the remote.
-enum Short {
-    Is(Oid),
-    Missing(Known),
-    Unknown,
-}
-
-/// What a short id stood for before, here or before a lost volume.
-fn short_id(
-    state: &State,
-    request: &Request,
-    mirror: &Mirror<'_>,
-    name: &str,
-    short: &str,
-) -> Result<Short, MirrorError> {
-    if let Some(commit) = mirror.held(name)?
-        && commit.to_string().starts_with(short)
-    {
-        return Ok(Short::Is(commit));
-    }
-    let preferred = request
-        .wants
-        .iter()
-        .filter(|want| asked_name(want) == name)
-        .filter_map(|want| want.prefer.commit.as_deref())
-        .find(|commit| commit.len() == 40 && commit.starts_with(short));
-    if let Some(commit) = preferred.and_then(|commit| Oid::from_str(commit).ok()) {
-        return Ok(Short::Is(commit));
-    }
-    Ok(match state.known.get(name) {
-        // It costs the whole history each time, so it isn't looked for at every poll.
-        Some(
-            known @ Known::Missing {
-                again: Some(again), ..
-            },
-        ) if Instant::now() < *again => Short::Missing(known.clone()),
-        _ => Short::Unknown,
-    })
 }
 
 /// What a range stood for until now, here or before a lost volume.
