@@ -6,8 +6,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::git::HttpServer;
+use crate::git::{HttpServer, Request};
 use crate::{charts, guard, programs};
+
+const INDEX: &str = "index.yaml";
 
 /// A Helm repository below the plain files of a server.
 pub struct HelmRepository<'a> {
@@ -15,7 +17,6 @@ pub struct HelmRepository<'a> {
     name: String,
     helm: PathBuf,
     home: PathBuf,
-    sources: PathBuf,
     packed: PathBuf,
 }
 
@@ -30,7 +31,6 @@ impl<'a> HelmRepository<'a> {
             name: name.to_owned(),
             helm: programs::helm()?.program,
             home: guard::folder("helm-home")?,
-            sources: guard::folder("helm-sources")?,
             packed: guard::folder("helm-packed")?,
         })
     }
@@ -41,39 +41,25 @@ impl<'a> HelmRepository<'a> {
         self.server.file_url(&self.name)
     }
 
-    /// The path of one of its files, as requests have it.
-    #[must_use]
-    pub fn path(&self, file: &str) -> String {
-        let url = self.server.file_url(&format!("{}/{file}", self.name));
-        url.strip_prefix(&self.server.base())
-            .unwrap_or(&url)
-            .to_owned()
-    }
-
-    /// Packs the chart [`charts::config_map`] in a version, and publishes it with an index.
+    /// Packs the chart [`charts::config_map`] in a version, in place of one that was there,
+    /// and publishes it with an index.
     ///
     /// # Errors
     /// If helm refuses.
     pub fn publish(&self, chart: &str, version: &str, marker: &str) -> Result<()> {
-        self.publish_files(&charts::config_map(chart, marker), chart, version)
+        self.publish_files(chart, version, &charts::config_map(chart, marker))
     }
 
     /// The same with a chart of one's own, in the folder `chart`.
     ///
     /// # Errors
     /// As [`Self::publish`].
-    pub fn publish_files(
-        &self,
-        files: &[(String, String)],
-        chart: &str,
-        version: &str,
-    ) -> Result<()> {
+    pub fn publish_files(&self, chart: &str, version: &str, files: &charts::Files) -> Result<()> {
+        let source = guard::folder("helm-source")?;
         for (path, content) in files {
-            let path = self.sources.join(path);
-            std::fs::create_dir_all(path.parent().context("no folder")?)?;
-            guard::write(&path, content)?;
+            guard::write(&source.join(path), content)?;
         }
-        let folder = self.sources.join(chart).display().to_string();
+        let folder = source.join(chart).display().to_string();
         let packed = self.packed.display().to_string();
         self.helm(&[
             "package",
@@ -91,8 +77,11 @@ impl<'a> HelmRepository<'a> {
     /// # Errors
     /// If it isn't there.
     pub fn withdraw(&self, chart: &str, version: &str) -> Result<()> {
-        std::fs::remove_file(self.packed.join(format!("{chart}-{version}.tgz")))?;
-        self.index()
+        let archive = archive_name(chart, version);
+        std::fs::remove_file(self.packed.join(&archive))?;
+        self.index()?;
+        self.server.remove_file(&format!("{}/{archive}", self.name));
+        Ok(())
     }
 
     /// The archive of a version as helm packed it.
@@ -101,7 +90,7 @@ impl<'a> HelmRepository<'a> {
     /// If it isn't there.
     pub fn archive(&self, chart: &str, version: &str) -> Result<Vec<u8>> {
         Ok(std::fs::read(
-            self.packed.join(format!("{chart}-{version}.tgz")),
+            self.packed.join(archive_name(chart, version)),
         )?)
     }
 
@@ -111,23 +100,35 @@ impl<'a> HelmRepository<'a> {
         self.server.put_file(&name, content);
     }
 
-    /// The index as it is served.
+    /// The index as helm made it.
     ///
     /// # Errors
     /// If there is none.
     pub fn index_text(&self) -> Result<String> {
-        Ok(std::fs::read_to_string(self.packed.join("index.yaml"))?)
+        Ok(std::fs::read_to_string(self.packed.join(INDEX))?)
+    }
+
+    /// How often the archive of a version was sent.
+    #[must_use]
+    pub fn downloads(&self, chart: &str, version: &str) -> usize {
+        let end = format!("/{}/{}", self.name, archive_name(chart, version));
+        let requests = self.server.requests();
+        let sent = |one: &&Request| one.path.ends_with(&end) && one.status == Some(200);
+        requests.iter().filter(sent).count()
     }
 
     fn index(&self) -> Result<()> {
         let packed = self.packed.display().to_string();
         self.helm(&["repo", "index", &packed])?;
-        self.server.remove_files(&format!("{}/", self.name));
         for entry in std::fs::read_dir(&self.packed)? {
             let path = entry?.path();
             let file = path.file_name().context("no name")?.to_string_lossy();
-            self.put(&file, std::fs::read(&path)?);
+            if file != INDEX {
+                self.put(&file, std::fs::read(&path)?);
+            }
         }
+        // What it names is there before it is.
+        self.put(INDEX, self.index_text()?);
         Ok(())
     }
 
@@ -136,7 +137,8 @@ impl<'a> HelmRepository<'a> {
             .args(args)
             .env("HOME", &self.home)
             .stdin(Stdio::null())
-            .output()?;
+            .output()
+            .context("helm did not start")?;
         ensure!(
             output.status.success(),
             "helm {args:?}: {}",
@@ -144,4 +146,8 @@ impl<'a> HelmRepository<'a> {
         );
         Ok(())
     }
+}
+
+fn archive_name(chart: &str, version: &str) -> String {
+    format!("{chart}-{version}.tgz")
 }

@@ -9,7 +9,6 @@
 // outside it and spoils it on purpose.
 #![allow(clippy::disallowed_methods)]
 
-pub mod chart_repository;
 pub mod charts;
 pub mod cluster;
 pub mod command_line;

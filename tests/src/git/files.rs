@@ -24,10 +24,9 @@ impl Files {
         files.insert(name.to_owned(), Bytes::copy_from_slice(content));
     }
 
-    /// Takes away all whose names begin so.
-    pub(super) fn remove(&self, prefix: &str) {
+    pub(super) fn remove(&self, name: &str) {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        files.retain(|name, _| !name.starts_with(prefix));
+        files.remove(name);
     }
 
     pub(super) fn url(base: &str, name: &str) -> String {

@@ -194,9 +194,9 @@ impl HttpServer {
         self.shared.files.put(name, content.as_ref());
     }
 
-    /// Takes away all plain files whose names begin with `prefix`.
-    pub fn remove_files(&self, prefix: &str) {
-        self.shared.files.remove(prefix);
+    /// Takes away a plain file.
+    pub fn remove_file(&self, name: &str) {
+        self.shared.files.remove(name);
     }
 
     /// The address of a plain file, which need not be there.

@@ -1,8 +1,8 @@
 //! Releases of charts whose dependencies are downloaded.
 
-use tandem_tests::chart_repository::ChartRepository;
 use tandem_tests::charts;
 use tandem_tests::git::{HttpServer, Scheme};
+use tandem_tests::helm_repository::HelmRepository;
 use tandem_tests::pair::Extra;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
@@ -30,8 +30,10 @@ fn library(marker: &str) -> charts::Files {
 async fn a_newer_dependency_is_released_with_a_change_of_its_chart_alone() {
     let mut world = World::empty("dependencies").await.unwrap();
     let server = HttpServer::start(&world.upstreams, Scheme::Https).unwrap();
-    let repository = ChartRepository::new(&server, "stable").unwrap();
-    repository.publish("lib", "1.0.0", &library("old")).unwrap();
+    let repository = HelmRepository::new(&server, "stable").unwrap();
+    repository
+        .publish_files("lib", "1.0.0", &library("old"))
+        .unwrap();
     let upstream = world.upstreams.create("charts").unwrap();
     upstream
         .write_all(&umbrella(&repository.url(), "one"))
@@ -56,7 +58,9 @@ async fn a_newer_dependency_is_released_with_a_change_of_its_chart_alone() {
     assert_eq!(lib(&world).await, "old");
 
     // Ten polls, with a newer one within the range; then everything is lost.
-    repository.publish("lib", "1.1.0", &library("new")).unwrap();
+    repository
+        .publish_files("lib", "1.1.0", &library("new"))
+        .unwrap();
     let polls = world.sidecar().unwrap().metrics().await.unwrap().polls();
     until("ten polls", LONG, || async {
         let now = world.sidecar()?.metrics().await?.polls() - polls;

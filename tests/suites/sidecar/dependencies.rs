@@ -5,9 +5,9 @@ use std::process::Command;
 use tandem_shared::manifest::{Good, Manifest, Reason};
 use tandem_shared::request::{Request, Resolution};
 use tandem_shared::source::Source;
-use tandem_tests::chart_repository::ChartRepository;
 use tandem_tests::charts::Files;
 use tandem_tests::git::{HttpServer, Scheme, Upstream, Upstreams};
+use tandem_tests::helm_repository::HelmRepository;
 use tandem_tests::pair::Extra;
 use tandem_tests::requests::{chart, content, git, good, manifest, problem, request};
 use tandem_tests::volume::Volume;
@@ -100,8 +100,10 @@ async fn nothing_staged(volume: &Volume) {
 #[tokio::test]
 async fn one_download_serves_many_and_stays_what_it_was_until_the_chart_changes() {
     let scene = Scene::new();
-    let repository = ChartRepository::new(&scene.server, "stable").unwrap();
-    repository.publish("lib", "1.0.0", &library("one")).unwrap();
+    let repository = HelmRepository::new(&scene.server, "stable").unwrap();
+    repository
+        .publish_files("lib", "1.0.0", &library("one"))
+        .unwrap();
     let on_lib = format!(
         "- {{name: lib, version: ^1.0.0, repository: {}}}\n",
         repository.url()
@@ -123,7 +125,7 @@ async fn one_download_serves_many_and_stays_what_it_was_until_the_chart_changes(
 
     // A newer one within the range moves nothing: not at polls, not by a restart.
     repository
-        .publish("lib", "1.1.0", &library("newer"))
+        .publish_files("lib", "1.1.0", &library("newer"))
         .unwrap();
     for round in 0..10 {
         let now = look(&volume, &mut asked, &format!("idle {round}")).await;
@@ -162,8 +164,10 @@ async fn one_download_serves_many_and_stays_what_it_was_until_the_chart_changes(
 #[tokio::test]
 async fn an_outage_keeps_what_is_good_delays_nobody_and_ends_by_itself() {
     let scene = Scene::new();
-    let repository = ChartRepository::new(&scene.server, "stable").unwrap();
-    repository.publish("lib", "1.0.0", &library("one")).unwrap();
+    let repository = HelmRepository::new(&scene.server, "stable").unwrap();
+    repository
+        .publish_files("lib", "1.0.0", &library("one"))
+        .unwrap();
     let on_lib = format!(
         "- {{name: lib, version: ^1.0.0, repository: {}}}\n",
         repository.url()
@@ -212,8 +216,10 @@ async fn an_outage_keeps_what_is_good_delays_nobody_and_ends_by_itself() {
 #[tokio::test]
 async fn a_killed_sidecar_or_helm_leaves_nothing_behind() {
     let scene = Scene::new();
-    let repository = ChartRepository::new(&scene.server, "stable").unwrap();
-    repository.publish("lib", "1.0.0", &library("one")).unwrap();
+    let repository = HelmRepository::new(&scene.server, "stable").unwrap();
+    repository
+        .publish_files("lib", "1.0.0", &library("one"))
+        .unwrap();
     let on_lib = format!(
         "- {{name: lib, version: ^1.0.0, repository: {}}}\n",
         repository.url()
@@ -257,8 +263,10 @@ async fn a_killed_sidecar_or_helm_leaves_nothing_behind() {
 #[tokio::test]
 async fn an_archive_that_is_not_the_one_is_refused_by_both_digests() {
     let scene = Scene::new();
-    let repository = ChartRepository::new(&scene.server, "stable").unwrap();
-    repository.publish("lib", "1.0.0", &library("one")).unwrap();
+    let repository = HelmRepository::new(&scene.server, "stable").unwrap();
+    repository
+        .publish_files("lib", "1.0.0", &library("one"))
+        .unwrap();
     let on_lib = format!(
         "- {{name: lib, version: 1.0.0, repository: {}}}\n",
         repository.url()
@@ -276,14 +284,14 @@ async fn an_archive_that_is_not_the_one_is_refused_by_both_digests() {
         });
         lines.collect::<String>()
     };
-    repository.publish_index(lying).unwrap();
+    repository.put("index.yaml", lying(repository.index_text().unwrap()));
     let (volume, _role) = start(&extra(&scene.server)).await;
     volume.ask(&asked).unwrap();
     let told = problem(&volume, &source, "app", &Reason::DependencyFailed)
         .await
         .unwrap();
     assert!(told.contains(&listed), "{told}");
-    repository.publish_index(|index| index).unwrap();
+    repository.put("index.yaml", repository.index_text().unwrap());
     asked.wants[0].spec.path = "./app".to_owned();
     volume.ask(&asked).unwrap();
     // A fault that lasts is looked at again at the next poll, or when something changes.
@@ -294,7 +302,7 @@ async fn an_archive_that_is_not_the_one_is_refused_by_both_digests() {
 
     // Not what it was resolved to before a volume was lost.
     repository
-        .publish("lib", "1.0.0", &library("published again"))
+        .publish_files("lib", "1.0.0", &library("published again"))
         .unwrap();
     let held = of(&mended, "app").clone();
     let before = held.resolved[0].digest.clone().unwrap();
@@ -343,7 +351,7 @@ async fn locks_aliases_conditions_and_old_charts_are_what_helm_takes_them_for() 
 
 async fn both_helms_take_them(helm: &std::path::Path) {
     let scene = Scene::new();
-    let repository = ChartRepository::new(&scene.server, "stable").unwrap();
+    let repository = HelmRepository::new(&scene.server, "stable").unwrap();
     for version in ["1.0.0", "1.1.0", "2.0.0"] {
         let named = |name: &str| {
             let mut files = charts::config_map(name, &format!("{name} {version}"));
@@ -353,9 +361,11 @@ async fn both_helms_take_them(helm: &std::path::Path) {
             });
             files
         };
-        repository.publish("lib", version, &named("lib")).unwrap();
         repository
-            .publish("spare", version, &named("spare"))
+            .publish_files("lib", version, &named("lib"))
+            .unwrap();
+        repository
+            .publish_files("spare", version, &named("spare"))
             .unwrap();
     }
     let url = repository.url();
@@ -412,8 +422,10 @@ async fn both_helms_take_them(helm: &std::path::Path) {
 #[tokio::test]
 async fn without_helm_only_what_needs_it_fails_and_no_login_is_shown() {
     let scene = Scene::new();
-    let repository = ChartRepository::new(&scene.server, "private").unwrap();
-    repository.publish("lib", "1.0.0", &library("one")).unwrap();
+    let repository = HelmRepository::new(&scene.server, "private").unwrap();
+    repository
+        .publish_files("lib", "1.0.0", &library("one"))
+        .unwrap();
     let login = ("me".to_owned(), "s3cret-word".to_owned());
     let url = repository
         .url()
@@ -468,9 +480,13 @@ async fn without_helm_only_what_needs_it_fails_and_no_login_is_shown() {
 #[tokio::test]
 async fn archives_that_no_chart_has_go_and_nothing_is_brought_into_a_full_volume() {
     let scene = Scene::new();
-    let repository = ChartRepository::new(&scene.server, "stable").unwrap();
-    repository.publish("lib", "1.0.0", &library("one")).unwrap();
-    repository.publish("lib", "1.1.0", &library("two")).unwrap();
+    let repository = HelmRepository::new(&scene.server, "stable").unwrap();
+    repository
+        .publish_files("lib", "1.0.0", &library("one"))
+        .unwrap();
+    repository
+        .publish_files("lib", "1.1.0", &library("two"))
+        .unwrap();
     let on = |version: &str| {
         format!(
             "- {{name: lib, version: {version}, repository: {}}}\n",

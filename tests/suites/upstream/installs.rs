@@ -31,7 +31,7 @@ async fn smoke() {
     let repository = HelmRepository::new(&server, "charts").unwrap();
     let files = charts::application("podinfo", "one");
     repository
-        .publish_files(&files, "podinfo", "3.2.0")
+        .publish_files("podinfo", "3.2.0", &files)
         .unwrap();
     let spec = json!({
         "releaseName": "podinfo-helm-repository",
