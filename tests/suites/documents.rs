@@ -1,4 +1,4 @@
-//! What the migration page calls by name is there.
+//! What the pages call by name is there.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -71,4 +71,24 @@ fn the_migration_page_names_tests_rows_and_files_that_exist() {
         }
     }
     assert!(named.len() > 40, "only {} are found", named.len());
+}
+
+#[test]
+fn the_readme_explains_every_reason_of_the_contract() {
+    let schema = fs::read_to_string(root().join("shared/schemas/manifest.schema.json")).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    let mut reasons = BTreeSet::new();
+    for form in schema["$defs"]["Reason"]["anyOf"].as_array().unwrap() {
+        let words = form["enum"].as_array().into_iter().flatten();
+        let words = words.chain(form.get("const"));
+        reasons.extend(words.filter_map(serde_json::Value::as_str));
+    }
+    let page = fs::read_to_string(root().join("README.md")).unwrap();
+    let part = page.split("### What the reasons mean").nth(1).unwrap();
+    let part = part.split("\n#").next().unwrap();
+    let explained: BTreeSet<&str> = part
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    assert_eq!(explained, reasons);
 }

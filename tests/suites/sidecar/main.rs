@@ -13,6 +13,7 @@ mod credentials;
 mod dependencies;
 mod following;
 mod names;
+mod reasons;
 mod registries;
 mod repositories;
 mod servers;
