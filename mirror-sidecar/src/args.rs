@@ -73,7 +73,8 @@ pub struct Args {
     pub schemes: Vec<String>,
 
     /// Registries that are asked over http, which everybody on the way can read: host and
-    /// port as in their `oci://` URLs. All others are asked over https.
+    /// port as in their `oci://` URLs, also in those of charts' dependencies. All others are
+    /// asked over https.
     #[arg(
         long,
         env = "MIRROR_PLAIN_HTTP_REGISTRIES",

@@ -115,6 +115,7 @@ fn ask(
         pinned: known.as_deref(),
         source: &state.name,
         since,
+        anew: state.anew,
         timeout: state.timeout,
         interval: state.interval,
         full: context.over_budget(),

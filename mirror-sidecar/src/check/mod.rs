@@ -133,6 +133,8 @@ pub struct State {
     coming: bool,
     /// When this check began.
     begun: Instant,
+    /// When somebody last asked for a look, or brought another credential.
+    anew: Instant,
     /// When this check has to be made again without asking the remote.
     recheck: Option<Instant>,
     /// The last refresh token that the remote was asked for.
@@ -203,6 +205,7 @@ impl State {
             waiting: BTreeMap::new(),
             coming: false,
             begun: Instant::now(),
+            anew: Instant::now(),
             recheck: None,
             refreshed: None,
             timeout: Duration::from_secs(*TIMEOUT.start()),
@@ -272,18 +275,18 @@ pub fn check(
             .interval_seconds
             .clamp(*INTERVAL.start(), *INTERVAL.end()),
     );
-    let ask = poll
-        || state.is_failing()
-        || state.broken
-        || state
-            .refreshed
-            .as_ref()
-            .unwrap_or(&state.serving.manifest().handled_refresh)
-            != &request.refresh
+    let anew = state
+        .refreshed
+        .as_ref()
+        .unwrap_or(&state.serving.manifest().handled_refresh)
+        != &request.refresh
         || request.credential_id != state.credential;
-    let mut exchanged = ask;
+    let mut exchanged = poll || anew || state.is_failing() || state.broken;
     (state.coming, state.recheck, state.interval) = (false, None, interval);
     state.begun = Instant::now();
+    if anew {
+        state.anew = state.begun;
+    }
     let result = attempt(context, state, observed, &mut exchanged);
     state.seat = None;
     if context.git.is_cancelled() {

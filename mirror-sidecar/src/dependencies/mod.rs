@@ -54,6 +54,8 @@ pub struct Wanted<'a> {
     pub source: &'a SourceName,
     /// What was found out before this isn't news enough.
     pub since: Instant,
+    /// What failed before this is tried again.
+    pub anew: Instant,
     /// For one download.
     pub timeout: Duration,
     /// From one check of the source to the next.
@@ -107,6 +109,7 @@ struct Desk {
     program: PathBuf,
     served: Served,
     schemes: BTreeSet<Scheme>,
+    plain: BTreeSet<String>,
     netrc: Option<PathBuf>,
     web: Web,
     limit: u64,
@@ -155,6 +158,7 @@ impl Dependencies {
             program: config.helm.clone(),
             served: config.volume.served.clone(),
             schemes: config.schemes.clone(),
+            plain: config.plain_registries.clone(),
             netrc: config.netrc.clone(),
             web: Web::default(),
             limit: config.limits.bytes,
@@ -176,7 +180,7 @@ impl Dependencies {
         if let Some(digest) = wanted.pinned.filter(|digest| here(digest)) {
             return Answer::Here(resolved(wanted, digest));
         }
-        if let Err(why) = place::parse(wanted.repository, &self.desk.schemes) {
+        if let Err(why) = self.desk.place(wanted.repository) {
             return Answer::Never(why);
         }
         let key = Key {
@@ -203,7 +207,7 @@ impl Dependencies {
                 Some(Ok(resolved)) if recent && resolved.digest.as_deref().is_some_and(here) => {
                     return Answer::Here(resolved.clone());
                 }
-                Some(Err((fault, again))) if recent && now < *again => {
+                Some(Err((fault, again))) if recent && job.begun >= wanted.anew && now < *again => {
                     return Answer::Failed(fault.clone(), Some(*again));
                 }
                 _ => {}
@@ -300,6 +304,10 @@ impl Desk {
         self.idle.notify_all();
     }
 
+    fn place(&self, repository: &str) -> Result<place::Place, String> {
+        place::parse(repository, &self.schemes, &self.plain)
+    }
+
     /// The login at a repository: its URL's own, or what the operator's netrc file has for
     /// its host. What the chart itself was got with goes nowhere else.
     fn login(&self, place: &place::Place) -> Result<Option<Login>, Fault> {
@@ -312,7 +320,7 @@ impl Desk {
     }
 
     fn download(&self, key: &Key, timeout: Duration) -> Result<ResolvedDependency, Fault> {
-        let place = place::parse(&key.repository, &self.schemes).map_err(Fault::Refused)?;
+        let place = self.place(&key.repository).map_err(Fault::Refused)?;
         let shown = redact_url(&key.repository);
         tracing::debug!(name = %key.name, version = %key.version, repository = %shown, "downloading a dependency");
         let login = self.login(&place)?;

@@ -21,15 +21,21 @@ pub(super) struct Place {
     pub host: String,
     /// Whether it is a registry.
     pub oci: bool,
+    /// Whether that registry is asked in the clear.
+    pub plain: bool,
     /// The login that stood in the URL.
     pub login: Option<(String, SecretString)>,
 }
 
-/// Reads the repository of a dependency.
+/// Reads the repository of a dependency. Registries in `plain` are asked in the clear.
 ///
 /// # Errors
 /// Says why nothing is asked there, without what is secret in it.
-pub(super) fn parse(repository: &str, allowed: &BTreeSet<Scheme>) -> Result<Place, String> {
+pub(super) fn parse(
+    repository: &str,
+    allowed: &BTreeSet<Scheme>,
+    plain: &BTreeSet<String>,
+) -> Result<Place, String> {
     let shown: String = redact_url(repository)
         .chars()
         .filter(|c| !c.is_control())
@@ -49,11 +55,15 @@ pub(super) fn parse(repository: &str, allowed: &BTreeSet<Scheme>) -> Result<Plac
             "{shown:?} is no URL of a repository; write https://… or oci://…"
         ));
     };
-    let (scheme, oci) = match url.scheme() {
-        "https" => (Scheme::Https, false),
-        "http" => (Scheme::Http, false),
-        // helm speaks https to registries.
-        "oci" => (Scheme::Https, true),
+    let port = url.port().map_or(String::new(), |port| format!(":{port}"));
+    let name = url.host_str().unwrap_or_default().to_owned();
+    let host = format!("{name}{port}");
+    let oci = url.scheme() == "oci";
+    let plain = oci && plain.contains(&host.to_ascii_lowercase());
+    let scheme = match url.scheme() {
+        "oci" if plain => Scheme::Http,
+        "https" | "oci" => Scheme::Https,
+        "http" => Scheme::Http,
         other => {
             return Err(format!(
                 "repositories at {other}:// aren't asked; write https://… or oci://…, or commit what helm puts into charts/"
@@ -82,13 +92,12 @@ pub(super) fn parse(repository: &str, allowed: &BTreeSet<Scheme>) -> Result<Plac
     });
     let _ = url.set_username("");
     let _ = url.set_password(None);
-    let port = url.port().map_or(String::new(), |port| format!(":{port}"));
-    let host = url.host_str().unwrap_or_default().to_owned();
     Ok(Place {
-        name: host.trim_matches(['[', ']']).to_owned(),
-        host: format!("{host}{port}"),
+        name: name.trim_matches(['[', ']']).to_owned(),
+        host,
         url: url.as_str().trim_end_matches('/').to_owned(),
         oci,
+        plain,
         login,
     })
 }
@@ -103,6 +112,10 @@ mod tests {
         [Scheme::Http, Scheme::Https].into()
     }
 
+    fn parse(repository: &str, allowed: &BTreeSet<Scheme>) -> Result<Place, String> {
+        super::parse(repository, allowed, &["plain.test:5000".to_owned()].into())
+    }
+
     #[test]
     fn a_login_is_taken_out_and_a_slash_at_the_end_too() {
         let place = parse("https://me:p%40ss@h.test:8443/charts/", &web()).unwrap();
@@ -112,6 +125,23 @@ mod tests {
         assert_eq!((user.as_str(), password.expose_secret()), ("me", "p@ss"));
         let place = parse("oci://r.test/charts", &web()).unwrap();
         assert_eq!((place.host.as_str(), place.oci), ("r.test", true));
+    }
+
+    #[test]
+    fn a_registry_is_asked_in_the_clear_if_it_is_named_so_and_http_is_accepted() {
+        for (repository, plain) in [
+            ("oci://plain.test:5000/charts", true),
+            ("oci://Plain.test:5000/charts", true),
+            ("oci://plain.test/charts", false),
+            ("oci://plain.test:5001/charts", false),
+            ("oci://r.test/plain.test:5000", false),
+            ("https://plain.test:5000/charts", false),
+        ] {
+            let place = parse(repository, &web()).unwrap();
+            assert_eq!(place.plain, plain, "{repository}");
+        }
+        let error = parse("oci://plain.test:5000/charts", &[Scheme::Https].into()).unwrap_err();
+        assert!(error.contains("over http,"), "{error}");
     }
 
     #[test]

@@ -99,6 +99,9 @@ pub(super) fn download(order: &Order<'_>) -> Result<Downloaded, Fault> {
         scratch.write(name, content.as_bytes()).map_err(volume)?;
     }
     let mut command = command(order.program, scratch.path());
+    if order.place.plain {
+        command.arg("--plain-http");
+    }
     child::confine(&mut command, order.limit, MEMORY + 3 * order.limit);
     let limits = Limits {
         deadline: end.saturating_duration_since(Instant::now()),
@@ -286,6 +289,7 @@ mod tests {
                 name: "h".into(),
                 host: "h".into(),
                 oci,
+                plain: false,
                 login: None,
             };
             let order = Order {

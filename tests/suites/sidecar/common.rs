@@ -1,11 +1,14 @@
 //! What every test of the sidecar begins with.
 
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
 use tandem_shared::source::Source;
-use tandem_tests::charts;
 use tandem_tests::git::{Upstream, Upstreams};
 use tandem_tests::pair::{Extra, Role, sidecar};
 use tandem_tests::requests::{chart, git, good, request};
 use tandem_tests::volume::Volume;
+use tandem_tests::{charts, guard};
 
 pub(crate) fn upstream() -> (Upstreams, Upstream, String) {
     let upstreams = Upstreams::new().unwrap();
@@ -71,4 +74,37 @@ pub(crate) fn blob(seed: u64) -> Vec<u8> {
             state.to_le_bytes()[0]
         })
         .collect()
+}
+
+/// A Secret as a kubelet mounts it: its files lead through a link that is replaced at once.
+pub(crate) struct Mounted {
+    folder: PathBuf,
+    versions: u32,
+}
+
+impl Mounted {
+    pub(crate) fn new(names: &[&str]) -> Self {
+        let mounted = Self {
+            folder: guard::folder("mounted").unwrap(),
+            versions: 0,
+        };
+        for name in names {
+            symlink(format!("..data/{name}"), mounted.path(name)).unwrap();
+        }
+        mounted
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(crate) fn hold(&mut self, files: &[(&str, &str)]) {
+        self.versions += 1;
+        let version = format!("..{}", self.versions);
+        for (name, content) in files {
+            guard::write(&self.path(&version).join(name), content).unwrap();
+        }
+        symlink(&version, self.path("..new")).unwrap();
+        std::fs::rename(self.path("..new"), self.path("..data")).unwrap();
+    }
 }

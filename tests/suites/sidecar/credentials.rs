@@ -1,6 +1,5 @@
 //! Who may see which proof of who asks.
 
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use tandem_shared::credentials::{Store, Values};
@@ -9,13 +8,12 @@ use tandem_shared::request::{Request, Want};
 use tandem_shared::source::{CredentialRef, Source};
 use tandem_tests::charts;
 use tandem_tests::git::{AppKey, HttpServer, Knobs, Scheme, SshServer, TokenServer};
-use tandem_tests::guard;
 use tandem_tests::pair::Extra;
 use tandem_tests::pki::{Authority, Identity};
 use tandem_tests::requests::{chart, file, git, good, manifest, request, web};
 use tandem_tests::volume::Volume;
 
-use crate::common::{start, upstream};
+use crate::common::{Mounted, start, upstream};
 
 /// A request for `want` with a credential that holds `values`.
 fn with(volume: &Volume, source: Source, want: Want, values: &[(&str, &str)]) -> Request {
@@ -214,39 +212,6 @@ async fn a_password_and_a_token_reach_their_own_origin_alone() {
     for proof in PROOFS {
         assert!(volume.find(proof).unwrap().is_empty());
         assert!(!role.log().contains(proof));
-    }
-}
-
-/// A Secret as a kubelet mounts it: its files lead through a link that is replaced at once.
-struct Mounted {
-    folder: PathBuf,
-    versions: u32,
-}
-
-impl Mounted {
-    fn new(names: &[&str]) -> Self {
-        let mounted = Self {
-            folder: guard::folder("mounted").unwrap(),
-            versions: 0,
-        };
-        for name in names {
-            symlink(format!("..data/{name}"), mounted.path(name)).unwrap();
-        }
-        mounted
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    fn hold(&mut self, files: &[(&str, &str)]) {
-        self.versions += 1;
-        let version = format!("..{}", self.versions);
-        for (name, content) in files {
-            guard::write(&self.path(&version).join(name), content).unwrap();
-        }
-        symlink(&version, self.path("..new")).unwrap();
-        std::fs::rename(self.path("..new"), self.path("..data")).unwrap();
     }
 }
 

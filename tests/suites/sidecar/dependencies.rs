@@ -17,7 +17,7 @@ use tandem_tests::{charts, guard, programs};
 use crate::common::start;
 
 /// Started with the real helm, trusting this authority alone.
-fn extra(server: &HttpServer) -> Extra {
+pub(crate) fn extra(server: &HttpServer) -> Extra {
     let helm = programs::helm().unwrap().program;
     Extra::args([format!("--helm={}", helm.display())])
         .env("SSL_CERT_FILE", server.authority().display().to_string())
@@ -27,7 +27,7 @@ fn extra(server: &HttpServer) -> Extra {
 }
 
 /// A chart in git that depends on others.
-fn umbrella(path: &str, dependencies: &str, marker: &str) -> Files {
+pub(crate) fn umbrella(path: &str, dependencies: &str, marker: &str) -> Files {
     let mut files = charts::config_map(path, marker);
     files[0].1 += &format!("dependencies:\n{dependencies}");
     files
@@ -68,7 +68,7 @@ impl Scene {
 }
 
 /// Asks for a look at the remote, and waits for its whole answer.
-async fn look(volume: &Volume, asked: &mut Request, token: &str) -> Manifest {
+pub(crate) async fn look(volume: &Volume, asked: &mut Request, token: &str) -> Manifest {
     asked.refresh = token.to_owned();
     volume.ask(asked).unwrap();
     manifest(volume, &asked.source, token, |one| {
@@ -78,17 +78,17 @@ async fn look(volume: &Volume, asked: &mut Request, token: &str) -> Manifest {
     .unwrap()
 }
 
-fn of<'a>(manifest: &'a Manifest, key: &str) -> &'a Good {
+pub(crate) fn of<'a>(manifest: &'a Manifest, key: &str) -> &'a Good {
     manifest.results[key].good.as_ref().unwrap()
 }
 
-fn versions(good: &Good) -> Vec<&str> {
+pub(crate) fn versions(good: &Good) -> Vec<&str> {
     let versions = good.resolved.iter().map(|one| one.version.as_str());
     versions.collect()
 }
 
 /// Waits until nothing is left of any work on dependencies.
-async fn nothing_staged(volume: &Volume) {
+pub(crate) async fn nothing_staged(volume: &Volume) {
     until("an empty staging folder", LONG, || async {
         let left = std::fs::read_dir(volume.layout().served.staging())?.count();
         Ok(Look::when(left == 0, left))

@@ -15,6 +15,7 @@ mod following;
 mod names;
 mod reasons;
 mod registries;
+mod registry_dependencies;
 mod repositories;
 mod servers;
 mod serving;
