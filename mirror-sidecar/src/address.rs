@@ -12,6 +12,9 @@ use std::str::FromStr;
 use secrecy::SecretString;
 use tandem_shared::source::redact_url;
 use thiserror::Error;
+use url::Url;
+
+use crate::web::literal;
 
 /// How a repository is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,6 +123,9 @@ pub enum AddressError {
     /// A scheme that isn't on the list.
     #[error("the git URL {0:?} isn't accepted: write {1}, or host:path for ssh")]
     Scheme(String, String),
+    /// An address where nobody may be led.
+    #[error("the git URL {0:?} isn't accepted: {1}")]
+    Place(String, String),
     /// A `file://` address into Tandem's own folders.
     #[error(
         "the git URL {0:?} isn't accepted: it lies in Tandem's own volume, which holds other sources' mirrors"
@@ -165,6 +171,11 @@ pub fn parse(
     };
     if !allowed.contains(&address.scheme) {
         return Err(refused());
+    }
+    if address.scheme.is_http()
+        && let Ok(url) = Url::parse(&address.url)
+    {
+        literal(&url).map_err(|error| AddressError::Place(shown.clone(), error.to_string()))?;
     }
     if let Some(folder) = &address.folder {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
@@ -485,6 +496,14 @@ mod tests {
             "ftp://h/r",
             "file:///volume/served/mirrors/x.git",
         ];
+        for url in [
+            "http://169.254.169.254/latest.git",
+            "https://[fd00:ec2::254]/r.git",
+            "http://0xa9fea9fe/r.git",
+        ] {
+            let error = read(url).unwrap_err().to_string();
+            assert!(error.contains("never asked"), "{url}: {error}");
+        }
         for url in bad {
             assert!(read(url).is_err(), "{url}");
         }
