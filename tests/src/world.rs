@@ -1,11 +1,13 @@
 //! One test's world: a namespace of the shared cluster, upstream repositories,
 //! a volume, and a pair that looks at that namespace alone.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use kube::Client;
+use tandem_shared::source::SourceName;
 
 use crate::cluster::Cluster;
 use crate::git::Upstreams;
@@ -14,6 +16,7 @@ use crate::kubernetes::{HelmReleases, install_crd};
 use crate::mounts::{self, Mount};
 use crate::pair::{self, Extra, Role};
 use crate::volume::Volume;
+use crate::wait::{LONG, Look, until};
 
 /// Seconds of poll interval that no test lives to see: what happens, happens
 /// because something asked for it.
@@ -159,5 +162,45 @@ impl World {
     /// is something new.
     pub async fn sync(&self) -> Result<()> {
         self.reconciler()?.sync_git().await
+    }
+
+    /// The same, and waits until every source has answered to it.
+    pub async fn sync_answered(&self) -> Result<()> {
+        let tokens = || -> Result<BTreeMap<SourceName, String>> {
+            let requests = self.volume.requests()?.into_iter();
+            Ok(requests
+                .map(|one| (one.source.name(), one.refresh))
+                .collect())
+        };
+        let before = tokens()?;
+        self.sync().await?;
+        until("every source to be looked at", LONG, || async {
+            let asked = tokens()?;
+            let new = before
+                .iter()
+                .all(|(name, old)| asked.get(name) != Some(old));
+            let manifests = self.volume.manifests()?;
+            let handled = asked.iter().all(|(name, token)| {
+                let mut all = manifests.iter();
+                all.any(|one| one.source.name() == *name && one.handled_refresh == *token)
+            });
+            let seen = format!("{before:?}, then {asked:?}: {manifests:?}");
+            Ok(Look::when(new && handled, seen))
+        })
+        .await
+    }
+
+    /// Empties the volume and the credentials, as the end of a pod does. Nothing may run.
+    pub fn lose_volumes(&self) -> Result<()> {
+        let layout = self.volume.layout();
+        for folder in [
+            layout.wanted.root(),
+            layout.served.root(),
+            &self.volume.credentials(),
+        ] {
+            std::fs::remove_dir_all(folder)?;
+            std::fs::create_dir_all(folder)?;
+        }
+        Ok(())
     }
 }
