@@ -68,12 +68,17 @@ impl Inventory {
     }
 
     /// `manifest` is on the volume: what it names is kept, and what only the
-    /// one before it named no longer is.
-    pub fn published(&self, source: &SourceName, manifest: &Manifest) {
+    /// one before it named no longer is. Archives that were downloaded are, while charts are
+    /// `waiting` for others that they ask for as well.
+    pub fn published(&self, source: &SourceName, manifest: &Manifest, waiting: bool) {
         let mut inner = self.lock();
         inner.unknown.remove(source);
         inner.named.insert(source.clone(), digests(manifest));
-        inner.resolved.insert(source.clone(), downloaded(manifest));
+        let resolved = inner.resolved.entry(source.clone()).or_default();
+        if !waiting {
+            resolved.clear();
+        }
+        resolved.extend(downloaded(manifest));
     }
 
     /// There is a manifest of `source` that can't be read: no artifact goes
@@ -90,11 +95,18 @@ impl Inventory {
         inner.resolved.remove(source);
     }
 
-    /// The archive that exactly this dependency stands for in some chart.
+    /// The archive that exactly this dependency stands for in some chart of `source`. What
+    /// others were given may lie behind a login that this one hasn't.
     #[must_use]
-    pub fn archive(&self, name: &str, version: &str, repository: &str) -> Option<String> {
+    pub fn archive(
+        &self,
+        source: &SourceName,
+        name: &str,
+        version: &str,
+        repository: &str,
+    ) -> Option<String> {
         let inner = self.lock();
-        let mut all = inner.resolved.values().flatten();
+        let mut all = inner.resolved.get(source)?.iter();
         let found = all
             .find(|one| one.name == name && one.version == version && one.repository == repository);
         found?.digest.clone()

@@ -155,7 +155,7 @@ pub(super) fn begin(
         .unwrap_or_default();
     for source in sources {
         match observe::load::<Manifest>(&served.manifest(&source)) {
-            Ok(observed) => inventory.published(&source, &observed.document),
+            Ok(observed) => inventory.published(&source, &observed.document, false),
             Err(error) => {
                 tracing::warn!(%source, %error, "a manifest isn't read; no artifact is dropped before it is replaced or gone");
                 inventory.unreadable(&source);

@@ -137,6 +137,33 @@ impl Registry {
         Ok(registry)
     }
 
+    /// Lets the storage fail at everything that belongs to the chart whose manifest has this
+    /// digest, or mends it again.
+    ///
+    /// # Errors
+    /// When there is no such chart.
+    pub fn spoil(&self, manifest: &str, spoilt: bool) -> Result<()> {
+        let data = |digest: &str| {
+            let hex = digest.trim_start_matches("sha256:");
+            let blobs = "data/docker/registry/v2/blobs/sha256";
+            let start = hex.get(..2).context("no digest")?;
+            anyhow::Ok(self.folder.join(blobs).join(start).join(hex).join("data"))
+        };
+        let text = std::fs::read_to_string(data(manifest)?)?;
+        let text: serde_json::Value = serde_json::from_str(&text)?;
+        let layer = text["layers"][0]["digest"].as_str().context("no layer")?;
+        let (file, aside) = (data(layer)?, data(layer)?.with_extension("aside"));
+        if spoilt {
+            std::fs::rename(&file, &aside)?;
+            // A link in a circle is neither there nor missing.
+            std::os::unix::fs::symlink(&file, &file)?;
+        } else {
+            std::fs::remove_file(&file)?;
+            std::fs::rename(&aside, &file)?;
+        }
+        Ok(())
+    }
+
     /// Starts it (again, on the port that it had).
     pub fn resume(&mut self) -> Result<()> {
         let recipe = self

@@ -1,6 +1,7 @@
 //! What is wanted of the refs, built and put into the manifest, group by group.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use git2::Oid;
 use tandem_shared::clock;
@@ -19,6 +20,9 @@ use crate::snapshot::{self, Snapshot, SnapshotError};
 
 /// Characters of a message that are kept.
 pub(super) const MESSAGE: usize = 1000;
+
+/// When a chart is looked at again of which a downloaded archive was of no use.
+const ARCHIVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// What came of one want.
 struct Outcome {
@@ -253,7 +257,10 @@ fn at(
     else {
         return Ok(None);
     };
-    let more = dependencies::files(context, &plan, &downloaded)?;
+    let more = dependencies::files(context, &plan, &downloaded).inspect_err(|_| {
+        let again = Instant::now() + ARCHIVE_AGAIN;
+        state.recheck = state.recheck.into_iter().chain([again]).min();
+    })?;
     let hold = context.inventory.hold(&state.name);
     let exported = snapshot::export(&snapshot, &plan, more, limits, served, &hold, rewrite)?;
     let good = Good {
@@ -380,6 +387,11 @@ fn apply(
         };
         context.metrics.built(built);
         if let Some(trouble) = trouble {
+            // A missing ref is seen at the next poll, and downloads are tried by themselves.
+            let of_its_own = trouble.commit.is_none() || trouble.reason == Reason::DependencyFailed;
+            if !trouble.lasting && !of_its_own && trouble.reason != Reason::GroupHeldBack {
+                state.again = Some(trouble.reason.clone());
+            }
             group::blame(result, trouble, now);
         }
         match commit {

@@ -94,12 +94,12 @@ fn ask(
 ) -> Result<Option<ResolvedDependency>, SnapshotError> {
     let repository = redact_url(&one.repository);
     let version = pin.map_or_else(|| one.wanted(), |pin| &pin.version);
-    // What a lock names, or the chart itself, may have come for another chart.
+    // What a lock names, or the chart itself, may have come for another chart of the source.
     let known = match pin {
         Some(pin) => pin.digest.clone(),
         None => context
             .inventory
-            .archive(&one.name, version, &repository)
+            .archive(&state.name, &one.name, version, &repository)
             .filter(|digest| context.config.volume.served.archive(digest).is_file()),
     };
     let fail = |why: String, passing| SnapshotError::Download {

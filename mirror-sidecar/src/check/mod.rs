@@ -181,7 +181,7 @@ impl State {
         let serving = Serving::take_up(&context.config.volume.served, &request.source);
         context
             .inventory
-            .published(&request.source.name(), serving.manifest());
+            .published(&request.source.name(), serving.manifest(), false);
         Self {
             name: request.source.name(),
             serving,
@@ -242,9 +242,11 @@ impl State {
             Ok(written) => {
                 if written {
                     context.metrics.manifest_published();
-                    context
-                        .inventory
-                        .published(&self.name, self.serving.manifest());
+                    context.inventory.published(
+                        &self.name,
+                        self.serving.manifest(),
+                        !self.waiting.is_empty(),
+                    );
                 }
                 if context.health.well(&what) {
                     tracing::info!(source = %self.name, "the volume takes manifests again");
@@ -283,6 +285,7 @@ pub fn check(
         || request.credential_id != state.credential;
     let mut exchanged = poll || anew || state.is_failing() || state.broken;
     (state.coming, state.recheck, state.interval) = (false, None, interval);
+    state.again = None;
     state.begun = Instant::now();
     if anew {
         state.anew = state.begun;

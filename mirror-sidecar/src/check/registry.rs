@@ -25,8 +25,11 @@ use crate::repository::{Entry, choose};
 struct Check<'a> {
     context: &'a Context,
     registry: Registry<'a>,
-    /// Whether the registry was asked for anything.
+    /// Whether the registry was asked for anything, and whether it ever answered.
     asked: bool,
+    answered: bool,
+    /// Why no more charts are got in this check: where they lie is silent.
+    silent: Option<Reason>,
 }
 
 /// Why a want isn't brought up to date.
@@ -66,6 +69,10 @@ pub(super) fn run(
             message: error.to_string(),
         },
     )?;
+    // What was given out for one credential is nothing to another.
+    if request.credential_id != state.credential {
+        state.tokens = Tokens::default();
+    }
     let access = credentials::access(config, request, &place.address).map_err(|error| Failed {
         reason: error.reason(),
         message: error.to_string(),
@@ -73,11 +80,7 @@ pub(super) fn run(
     let Some(bad) = origin::begin(context, state, observed, *exchanged) else {
         return Ok(());
     };
-    // What was given out for one credential is nothing to another.
-    let mut tokens = match request.credential_id == state.credential {
-        true => std::mem::take(&mut state.tokens),
-        false => Tokens::default(),
-    };
+    let mut tokens = std::mem::take(&mut state.tokens);
     let wants = request.wants.iter();
     let used = wants.filter_map(|want| place.repository(&want.spec.path).ok());
     tokens.tidy(&used.collect(), Instant::now());
@@ -95,6 +98,8 @@ pub(super) fn run(
             tokens: &mut tokens,
         },
         asked: false,
+        answered: false,
+        silent: None,
     };
     let brought = check.bring(state, request, &bad);
     *exchanged = check.asked;
@@ -247,10 +252,14 @@ impl Check<'_> {
         rewrite: bool,
     ) -> Result<(Good, Built), Fault> {
         let (context, config) = (self.context, &self.context.config);
+        if let Some(reason) = self.silent.clone() {
+            let message = "where the registry keeps its charts is silent just now";
+            return Err(self.trouble(want, reason, message, false));
+        }
         let begun = Instant::now();
         let manifest = self.registry.manifest(repository, &resolved.digest);
         self.count("manifest", &manifest, begun);
-        let manifest = manifest.map_err(|error| self.fault(want, error))?;
+        let manifest = manifest.map_err(|error| self.lost(want, error))?;
         let inputs = format!("oci:{}", manifest.archive.digest);
         if let Some(prior) = prior
             && prior.inputs == inputs
@@ -268,12 +277,12 @@ impl Check<'_> {
         if context.over_budget() {
             return Err(self.trouble(want, Reason::Volume, FULL, false));
         }
-        state.sit_down(context);
         let begun = Instant::now();
         let limit = config.limits.bytes;
         let archive = self.registry.blob(repository, &manifest.archive, limit);
         self.count("blob", &archive, begun);
-        let archive = archive.map_err(|error| self.fault(want, error))?;
+        let archive = archive.map_err(|error| self.lost(want, error))?;
+        state.sit_down(context);
         let unpacked = archive::unpack(archive.as_slice(), config.limits)
             .map_err(|error| self.fault(want, error.into()))?;
         let chart = unpacked.chart.name.clone();
@@ -298,13 +307,30 @@ impl Check<'_> {
         })
     }
 
-    fn count<T>(&self, kind: &'static str, outcome: &Result<T, OciError>, begun: Instant) {
+    fn count<T>(&mut self, kind: &'static str, outcome: &Result<T, OciError>, begun: Instant) {
+        self.answered |= outcome.is_ok();
         let outcome = match outcome {
             Ok(_) => "success",
             Err(error) if error.reason() == Reason::Timeout => "timeout",
             Err(_) => "failure",
         };
         self.context.metrics.got(kind, outcome, begun.elapsed());
+    }
+
+    /// A chart that the registry names can't be had. Others may lie elsewhere, so they are
+    /// looked at; but nobody is waited for twice.
+    fn lost(&mut self, want: &Want, error: OciError) -> Fault {
+        if !self.answered {
+            return self.fault(want, error);
+        }
+        let reason = error.reason();
+        if matches!(
+            reason,
+            Reason::Timeout | Reason::Unreachable | Reason::UnknownHost
+        ) {
+            self.silent = Some(reason.clone());
+        }
+        self.trouble(want, reason, &error.to_string(), !error.may_pass())
     }
 
     fn fault(&self, want: &Want, error: OciError) -> Fault {

@@ -41,7 +41,17 @@ struct Check<'a> {
     access: &'a Access,
     timeout: Duration,
     /// What came of a chart's version in this check. Wants of several groups are often the same.
-    made: BTreeMap<(String, String), Good>,
+    made: BTreeMap<(String, String), Result<Good, Fault>>,
+    /// Servers of archives that didn't answer in this check. They aren't waited for again.
+    silent: BTreeMap<String, Reason>,
+}
+
+/// Why a version can't be had.
+#[derive(Clone)]
+struct Fault {
+    reason: Reason,
+    message: String,
+    lasting: bool,
 }
 
 /// Asks for the index if that is due, and brings the results of all wants up to date.
@@ -75,6 +85,7 @@ pub(super) fn run(
         access: &access,
         timeout,
         made: BTreeMap::new(),
+        silent: BTreeMap::new(),
     };
     let read = check.index(state).map_err(|error| {
         let message = format!("{}: {error}", redact_url(&address.url));
@@ -160,19 +171,19 @@ impl Check<'_> {
         }
     }
 
-    fn one(&mut self, state: &State, index: &Index, want: &Want, rewrite: bool) -> Outcome {
+    fn one(&mut self, state: &mut State, index: &Index, want: &Want, rewrite: bool) -> Outcome {
         let results = &state.serving.manifest().results;
         let prior = results
             .get(&want.key)
-            .and_then(|result| result.good.as_ref());
-        let entry = wanted(index, want, prior).map_err(|miss| Trouble {
+            .and_then(|result| result.good.clone());
+        let entry = wanted(index, want, prior.as_ref()).map_err(|miss| Trouble {
             reason: miss.reason,
             message: self.shown(want, &miss.message),
             commit: None,
             lasting: true,
         })?;
         let digest = entry.digest.as_ref().map(|hex| format!("sha256:{hex}"));
-        if let Some(prior) = prior
+        if let Some(prior) = &prior
             && !rewrite
             && prior.version.as_ref() == Some(&entry.version)
             // Published again under the same version, it is another chart.
@@ -181,29 +192,69 @@ impl Check<'_> {
         {
             return Ok((prior.clone(), Built::Unchanged));
         }
-        let made = (want.spec.path.clone(), entry.version.clone());
-        let (good, built) = match self.made.get(&made) {
-            Some(good) => (good.clone(), Built::Same),
-            None => {
-                let trouble = |error: RepositoryError| Trouble {
-                    reason: error.reason(),
-                    message: self.shown(want, &format!("version {}: {error}", entry.version)),
-                    commit: None,
-                    lasting: !error.may_pass(),
-                };
-                self.make(state, want, entry, rewrite).map_err(trouble)?
-            }
+        let key = (want.spec.path.clone(), entry.version.clone());
+        let (made, built) = match self.made.get(&key) {
+            Some(made) => (made.clone(), Built::Same),
+            None => match self.once(state, want, entry, rewrite) {
+                Ok((good, built)) => (Ok(good), built),
+                Err(fault) => (Err(fault), Built::Failed),
+            },
         };
-        self.made.insert(made, good.clone());
+        self.made.insert(key, made.clone());
+        let good = made.map_err(|fault| Trouble {
+            reason: fault.reason,
+            message: self.shown(
+                want,
+                &format!("version {}: {}", entry.version, fault.message),
+            ),
+            commit: None,
+            lasting: fault.lasting,
+        })?;
         let same = prior.filter(|prior| prior.artifact == good.artifact);
         let since = same.map_or(good.since, |prior| prior.since);
         Ok((Good { since, ..good }, built))
     }
 
+    /// Makes a chart, unless its server was silent a moment ago.
+    fn once(
+        &mut self,
+        state: &mut State,
+        want: &Want,
+        entry: &Entry,
+        rewrite: bool,
+    ) -> Result<(Good, Built), Fault> {
+        let first = entry.urls.first();
+        let server = first.and_then(|url| repository::server_of(self.url, url));
+        if let Some(server) = &server
+            && let Some(reason) = self.silent.get(server)
+        {
+            return Err(Fault {
+                reason: reason.clone(),
+                message: format!("{server} didn't answer for another chart just now"),
+                lasting: false,
+            });
+        }
+        self.make(state, want, entry, rewrite).map_err(|error| {
+            let reason = error.reason();
+            let silent = matches!(
+                reason,
+                Reason::Timeout | Reason::Unreachable | Reason::UnknownHost
+            );
+            if let Some(server) = server.filter(|_| silent) {
+                self.silent.insert(server, reason.clone());
+            }
+            Fault {
+                reason,
+                message: error.to_string(),
+                lasting: !error.may_pass(),
+            }
+        })
+    }
+
     /// Gets a chart, and makes its artifact.
     fn make(
         &self,
-        state: &State,
+        state: &mut State,
         want: &Want,
         entry: &Entry,
         rewrite: bool,
@@ -219,11 +270,14 @@ impl Check<'_> {
             timeout: self.timeout,
             limits: config.limits,
         };
+        // Who waits for a server takes no place from those who have work.
+        state.seat = None;
         let begun = Instant::now();
         let got = repository::download(&context.web, asked, &want.spec.path, entry);
         let outcome = got.as_ref().map_or_else(failure, |_| "success");
         context.metrics.got("archive", outcome, begun.elapsed());
         let (unpacked, sha256) = got?;
+        state.sit_down(context);
         let chart = unpacked.chart.name.clone();
         let packer = unpacked.packer(config.limits)?;
         let origin = Origin {

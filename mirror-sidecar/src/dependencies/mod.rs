@@ -12,6 +12,7 @@ mod said;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -292,7 +293,12 @@ impl Desk {
             job.begun = begun;
             let timeout = job.timeout;
             drop(book);
-            let result = self.download(&key, timeout);
+            // What a stranger wrote is read by a stranger's library; a worker outlives it.
+            let caught = catch_unwind(AssertUnwindSafe(|| self.download(&key, timeout)));
+            let result = caught.unwrap_or_else(|_| {
+                let why = "a fault of the sidecar itself, which its log shows; please report it";
+                Err(Fault::Outage(why.to_owned()))
+            });
             let word = if result.is_ok() { "success" } else { "failure" };
             self.metrics.got("dependency", word, begun.elapsed());
             book = self.book();

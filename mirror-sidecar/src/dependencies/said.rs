@@ -20,7 +20,12 @@ pub(super) fn fault(stdout: &str, stderr: &str, cut: &[(&str, &str)]) -> Fault {
     if has(&["sigxfsz", "file too large"]) {
         return Fault::Refused("its archive is larger than --max-chart-bytes allows".to_owned());
     }
-    if has(&["401", "403", "unauthorized", "forbidden", "denied"]) {
+    // A number within a digest or a port is no status.
+    let status = |code: &str| {
+        let mut words = lower.split(|c: char| !c.is_alphanumeric());
+        words.any(|word| word == code)
+    };
+    if status("401") || status("403") || has(&["unauthorized", "forbidden", "denied"]) {
         return Fault::Refused(format!(
             "{said}; see whether the repository asks for a login, and whether it is right"
         ));
@@ -30,10 +35,10 @@ pub(super) fn fault(stdout: &str, stderr: &str, cut: &[(&str, &str)]) -> Fault {
         "could not locate a version",
         "not found in repo",
         "not found",
-        "404",
         "invalid version",
         "improper constraint",
-    ]) {
+    ]) || status("404")
+    {
         return Fault::Refused(format!(
             "{said}; publish such a version, or change name, version or repository in the chart"
         ));
@@ -101,6 +106,12 @@ mod tests {
                 missing,
                 true,
                 "connection refused",
+            ),
+            (
+                fetching("read tcp 10.0.0.3:40312->10.0.0.4:443: connection reset"),
+                missing,
+                true,
+                "connection reset",
             ),
             (
                 fetching("failed to fetch https://h/index.yaml : 401 Unauthorized"),

@@ -152,8 +152,11 @@ fn packet<'a>(rest: &mut &'a [u8]) -> Option<Packet<'a>> {
             *rest = after;
             Some(Packet::Line(line))
         }
-        // No line of this protocol at all.
-        None => Some(Packet::Other),
+        // No line of this protocol at all, so whatever follows is none either.
+        None => {
+            *rest = &[];
+            Some(Packet::Other)
+        }
     }
 }
 
@@ -247,6 +250,13 @@ mod tests {
         assert_eq!(parse(&old, &wanted), Ok(Answer::Old));
         assert_eq!(parse(b"fallback\n", &wanted), Ok(Answer::Old));
         assert_eq!(parse(b"<html>", &wanted), Ok(Answer::Old));
+        let begun = packets(&["version 2"]);
+        let garbage = [&begun[..], b"<html>"].concat();
+        assert_eq!(parse(&garbage, &wanted), Ok(Answer::Incomplete));
+        let begun = packets(&["version 2", "0000", &format!("{A} HEAD")]);
+        let garbage = [&begun[..], b"<html>0000"].concat();
+        assert_eq!(parse(&garbage, &wanted), Ok(Answer::Incomplete));
+        assert_eq!(refs(b"<html>", &wanted), Ok(Answer::Incomplete));
         assert_eq!(
             parse(
                 &packets(&["version 2", "object-format=sha256", "0000"]),

@@ -162,6 +162,8 @@ impl OciError {
             | Self::NoToken(..)
             | Self::Challenge
             | Self::Realm(..) => true,
+            // Another server, where it keeps one thing.
+            Self::Web(WebError::Behind(..)) => false,
             // A server that fails at one thing, or has had enough of us.
             Self::Web(WebError::Status(code)) => *code >= 500 || *code == 429,
             Self::Web(error) => !matches!(

@@ -18,7 +18,8 @@ pub(super) const BYTES: u64 = 256 * 1024;
 const USUAL: u64 = 60;
 /// No longer than this is any believed to be good, in seconds.
 const LONGEST: u64 = 3600;
-/// Before its end, a token is no longer used: clocks differ, and answers take time.
+/// Before its end, a token is no longer used: clocks differ, and answers take time. Of one
+/// that is good for a moment only, that is half of it.
 const MARGIN: Duration = Duration::from_secs(10);
 
 /// Values of the `Authorization` header that a registry takes, by repository.
@@ -105,7 +106,8 @@ pub(super) fn read(answer: &[u8], realm: &Url) -> Result<(String, Duration), Oci
         return Err(none("there is no token in it"));
     }
     let lifetime = Duration::from_secs(answer.expires_in.unwrap_or(USUAL).min(LONGEST));
-    Ok((format!("Bearer {token}"), lifetime.saturating_sub(MARGIN)))
+    let usable = lifetime - MARGIN.min(lifetime / 2);
+    Ok((format!("Bearer {token}"), usable))
 }
 
 #[cfg(test)]
@@ -123,8 +125,8 @@ mod tests {
             (r#"{"token":"t.1","expires_in":300}"#, 290),
             (r#"{"access_token":"t.1","issued_at":"now"}"#, 50),
             (
-                r#"{"token":"t.1","access_token":"other","expires_in":5}"#,
-                0,
+                r#"{"token":"t.1","access_token":"other","expires_in":6}"#,
+                3,
             ),
             (r#"{"token":"t.1","expires_in":999999999}"#, 3590),
         ] {

@@ -22,6 +22,9 @@ pub enum RepositoryError {
     /// The index has more than is read.
     #[error("the index lists more than {0} versions of the charts that are asked for")]
     TooManyVersions(usize),
+    /// The same, in bytes.
+    #[error("the index says more than {0} bytes of the charts that are asked for")]
+    TooMuch(usize),
     /// The index on the volume isn't what it was when it came.
     #[error("the index on the volume isn't what came")]
     Changed,
@@ -86,7 +89,7 @@ impl RepositoryError {
         match self {
             Self::Web(error) => error.reason(),
             Self::NotAnIndex(_) => Reason::InvalidFile,
-            Self::TooManyVersions(_) => Reason::TooLarge,
+            Self::TooManyVersions(_) | Self::TooMuch(_) => Reason::TooLarge,
             Self::Changed | Self::Volume(_) | Self::Full => Reason::Volume,
             Self::Artifact(error) => error.reason(),
             Self::NoUrl(_) => Reason::InvalidUrl,

@@ -10,6 +10,8 @@ use super::RepositoryError;
 
 /// Characters of one text, at most.
 const TEXT: usize = 4 * 1024 * 1024;
+/// Anchors of a document, at most: the parser remembers each name. No index has any.
+const ANCHORS: usize = 1_000;
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +54,13 @@ impl<R: BufRead> Events<R> {
         self.since.set(0);
         match self.parser.next_event() {
             None => Ok(None),
-            Some(Ok((event, _))) => Ok(Some(event)),
+            Some(Ok((event, _))) => match event.anchor_id() {
+                // They are numbered from one on.
+                Some(number) if number > ANCHORS => Err(RepositoryError::NotAnIndex(format!(
+                    "it has more than {ANCHORS} anchors"
+                ))),
+                _ => Ok(Some(event)),
+            },
             Some(Err(error)) => {
                 let why = error.to_string();
                 let line = why.lines().next().unwrap_or_default();

@@ -16,6 +16,8 @@ const VERSIONS: usize = 50_000;
 const VERSION: usize = 256;
 const URL: usize = 2048;
 const DIGEST: usize = 128;
+/// Bytes of all that is kept of the wanted charts, at most.
+const KEPT: usize = 32 * 1024 * 1024;
 /// URLs of one archive that are kept.
 const URLS: usize = 4;
 
@@ -65,6 +67,12 @@ impl Entry {
         }
     }
 
+    fn bytes(&self) -> usize {
+        let digest = self.digest.as_ref().map_or(0, String::len);
+        let urls = self.urls.iter().map(String::len).sum::<usize>();
+        size_of::<Self>() + self.version.len() + digest + urls
+    }
+
     #[cfg(test)]
     pub(super) fn new(version: &str) -> Option<Self> {
         Self::of(Raw {
@@ -110,6 +118,7 @@ impl Index {
         let mut reader = Reader {
             events: Events::of(source),
             versions,
+            kept: 0,
             index: Self {
                 names,
                 ..Self::default()
@@ -124,6 +133,8 @@ struct Reader<R: BufRead> {
     events: Events<R>,
     /// Versions that may still be kept.
     versions: usize,
+    /// Bytes of the versions that were kept so far.
+    kept: usize,
     index: Index,
 }
 
@@ -184,8 +195,14 @@ impl<R: BufRead> Reader<R> {
                 }
             };
             match entry {
-                Some(entry) => entries.push(entry),
+                Some(entry) => {
+                    self.kept += entry.bytes();
+                    entries.push(entry);
+                }
                 None => self.index.skipped += 1,
+            }
+            if self.kept > KEPT {
+                return Err(RepositoryError::TooMuch(KEPT));
             }
             let others = self.index.charts.values().map(Vec::len).sum::<usize>();
             if others + entries.len() > most {

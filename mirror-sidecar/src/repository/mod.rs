@@ -15,7 +15,7 @@ pub use choose::{Miss, choose};
 pub use download::{Download, download};
 pub use error::RepositoryError;
 pub use index::{Entry, Index};
-pub use place::{index_url, is_chart_name};
+pub use place::{index_url, is_chart_name, server_of};
 pub use store::{Arrived, Fetched, Held, Store};
 
 #[cfg(test)]

@@ -52,6 +52,13 @@ fn relative(repository: &str, reference: &str) -> Result<Url, RepositoryError> {
     Ok(to)
 }
 
+/// The server of the archive that an index calls `reference`.
+#[must_use]
+pub fn server_of(repository: &str, reference: &str) -> Option<String> {
+    let to = relative(repository, reference).ok()?;
+    Some(to.origin().ascii_serialization())
+}
+
 /// Where an archive is.
 #[derive(Clone, Debug)]
 pub(super) struct ArchivePlace {

@@ -33,6 +33,27 @@ fn versions<'a>(index: &'a Index, chart: &str) -> Vec<&'a str> {
 }
 
 #[test]
+fn what_would_fill_the_memory_is_refused() {
+    let mut anchors = "apiVersion: v1\nentries: {}\nodd: [".to_owned();
+    for number in 0..1_001 {
+        write!(anchors, "&a{number} x,").unwrap();
+    }
+    let error = read(&(anchors.clone() + "]"), &[]).unwrap_err();
+    assert!(error.to_string().contains("anchors"), "{error}");
+    let fewer = anchors.replacen("&a0 x,", "", 1);
+    read(&(fewer + "]"), &[]).unwrap();
+
+    let mut long = "apiVersion: v1\nentries:\n  web:\n".to_owned();
+    let url = "u".repeat(2_000);
+    for number in 0..4_200 {
+        let urls = format!("[{url}, {url}, {url}, {url}]");
+        writeln!(long, "  - {{version: 1.0.{number}, urls: {urls}}}").unwrap();
+    }
+    let error = read(&long, &["web"]).unwrap_err();
+    assert_eq!(error.reason(), Reason::TooLarge, "{error}");
+}
+
+#[test]
 fn only_what_is_wanted_is_kept_of_an_index() {
     let text = "
 apiVersion: v1

@@ -31,7 +31,7 @@ pub enum WebError {
     )]
     Unreachable(String),
     /// The time is over.
-    #[error("no whole answer within {} s; see whether the server is slow, or raise the timeout", .0.as_secs_f64())]
+    #[error("no whole answer within {} s; see whether the server is slow, or raise the timeout", .0.as_secs_f64().ceil())]
     Timeout(Duration),
     /// TLS went wrong.
     #[error(
@@ -81,6 +81,11 @@ pub enum WebError {
         "the server sends the file encoded as {0:?}, which was not asked for; serve it as it is"
     )]
     Encoded(String),
+    /// The credential names an authority, and holds none.
+    #[error(
+        "the credential's ca.crt holds no certificate; put that of the server's authority there, as PEM"
+    )]
+    NoAuthority,
     /// A proxy variable that holds no proxy.
     #[error("the proxy that the environment names is none, such as http://host:3128")]
     Proxy,
@@ -101,7 +106,7 @@ impl WebError {
             Self::UnknownHost(_) => Reason::UnknownHost,
             Self::Unreachable(_) | Self::Proxy => Reason::Unreachable,
             Self::Timeout(_) => Reason::Timeout,
-            Self::NotTrusted(_) | Self::NoRoots => Reason::HostNotTrusted,
+            Self::NotTrusted(_) | Self::NoRoots | Self::NoAuthority => Reason::HostNotTrusted,
             Self::NotLetIn(_) => Reason::AuthenticationFailed,
             Self::Unauthorized(_) | Self::Status(401 | 403 | 407) => Reason::AuthenticationFailed,
             Self::Status(404 | 410) => Reason::PathNotFound,

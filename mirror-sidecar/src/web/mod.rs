@@ -305,6 +305,9 @@ impl Web {
             Some(path) => {
                 let own = rustls_native_certs::load_certs_from_paths(Some(path), None);
                 let mut all = certificates(own);
+                if all.is_empty() {
+                    return Err(WebError::NoAuthority);
+                }
                 all.extend(roots.iter().cloned());
                 Arc::new(all)
             }

@@ -97,9 +97,9 @@ fn forbidden(address: IpAddr) -> Option<&'static str> {
         IpAddr::V6(address) => match inner(address) {
             Some(inner) => forbidden(IpAddr::V4(inner)),
             None if address.is_unspecified() => Some("an address of no host"),
-            // The second one is what Amazon's machines ask over IPv6.
+            // The second ones are what Amazon's machines ask over IPv6.
             None if address.is_unicast_link_local()
-                || address == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254) =>
+                || matches!(address.segments(), [0xfd00, 0x0ec2, ..]) =>
             {
                 Some(LINK)
             }
@@ -108,11 +108,12 @@ fn forbidden(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address that an IPv6 one stands for: mapped, behind NAT64, or 6to4.
+/// The IPv4 address that an IPv6 one stands for: mapped, behind NAT64 (its prefix for local use, too), or 6to4.
 fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0xffff, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x64, 0xff9b, 1, _, _, _, high, low]
         | [0x2002, high, low, ..] => Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))),
         _ => None,
     }
@@ -133,6 +134,8 @@ mod tests {
             ("168.63.129.16", true),
             ("[fe80::1]", true),
             ("[fd00:ec2::254]", true),
+            ("[fd00:ec2::23]", true),
+            ("[64:ff9b:1::a9fe:a9fe]", true),
             // Numbers as browsers read them.
             ("0xa9fea9fe", true),
             ("2852039166", true),

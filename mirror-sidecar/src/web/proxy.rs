@@ -1,5 +1,7 @@
 //! Which proxy leads to a URL: by the variables that git knows.
 
+use std::net::IpAddr;
+
 use ureq::Proxy;
 use url::Url;
 
@@ -47,22 +49,46 @@ impl Proxies {
             "https" => &self.https,
             _ => &self.http,
         };
-        let host = url.host_str().unwrap_or_default();
         match proxy {
-            Some(proxy) if !self.is_direct(host) => {
+            Some(proxy) if !self.is_direct(url) => {
                 Proxy::new(proxy).map(Some).map_err(|_| WebError::Proxy)
             }
             _ => Ok(None),
         }
     }
 
-    /// A name counts with all names below it.
-    fn is_direct(&self, host: &str) -> bool {
-        let host = host.trim_matches(['[', ']']);
-        self.direct.iter().any(|name| {
-            let below = host.strip_suffix(name.as_str());
-            name == "*" || below.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    /// A name counts with all names below it, and a network with all its addresses; with a
+    /// port, for that port alone.
+    fn is_direct(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        self.direct.iter().any(|entry| {
+            let (name, port) = match entry.rsplit_once(':') {
+                Some((name, port)) if !name.contains(':') => (name, port.parse::<u16>().ok()),
+                _ => (entry.as_str(), None),
+            };
+            let below = host.strip_suffix(name);
+            port.is_none_or(|port| url.port_or_known_default() == Some(port))
+                && (name == "*"
+                    || below.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+                    || is_within(host, name))
         })
+    }
+}
+
+/// Whether an address is one of a network, written as `10.0.0.0/8`.
+fn is_within(host: &str, network: &str) -> bool {
+    let bits = |text: &str| match text.parse().ok()? {
+        IpAddr::V4(address) => Some((u128::from(address.to_bits()) << 96, 32)),
+        IpAddr::V6(address) => Some((address.to_bits(), 128)),
+    };
+    let Some((base, length)) = network.split_once('/') else {
+        return false;
+    };
+    match (bits(host), bits(base), length.parse::<u32>()) {
+        (Some((host, long)), Some((base, same)), Ok(length)) if long == same && length <= long => {
+            length == 0 || (host ^ base) >> (128 - length) == 0
+        }
+        _ => false,
     }
 }
 
@@ -76,7 +102,9 @@ mod tests {
             let value = match name {
                 "HTTPS_PROXY" => "http://me:pw@secure:3128",
                 "all_proxy" => "socks5h://any:1080",
-                "NO_PROXY" => "localhost, .svc,example.org,::1",
+                "NO_PROXY" => {
+                    "localhost, .svc,example.org,::1,10.96.0.0/12,fd00::/8,some.test:8443"
+                }
                 _ => return None,
             };
             Some(value.to_owned())
@@ -85,6 +113,12 @@ mod tests {
             ("https://h/v", Some("secure")),
             ("http://h/v", Some("any")),
             ("https://localhost/v", None),
+            ("https://10.97.1.2/v", None),
+            ("https://10.112.0.1/v", Some("secure")),
+            ("https://[fd12::1]/v", None),
+            ("https://[fe12::1]/v", Some("secure")),
+            ("https://some.test:8443/v", None),
+            ("https://some.test/v", Some("secure")),
             ("https://a.b.svc/v", None),
             ("https://EXAMPLE.org/v", None),
             ("https://an-example.org/v", Some("secure")),

@@ -126,6 +126,8 @@ async fn a_client_certificate_is_shown_to_its_own_origin_alone() {
             answered(&volume, &redirected, |manifest| manifest.failure.is_some()).await;
             assert!(other.requests().is_empty());
             server.set(|knobs| knobs.redirect = None);
+            // Until then it is tried again every few seconds.
+            served(&volume, &asked(&proof, "back")).await;
             server.clear();
         }
     }

@@ -231,13 +231,14 @@ async fn a_killed_sidecar_or_helm_leaves_nothing_behind() {
     let (volume, mut role) = start(&extra(&scene.server)).await;
     let source = scene.source();
     let mut asked = request(&source, [chart("app", "main", "app")]);
-    asked.timeout_seconds = 3;
+    // Enough for helm to come so far that it asks.
+    asked.timeout_seconds = 10;
     volume.ask(&asked).unwrap();
-    // helm is killed by its deadline.
+    // It is killed by its deadline.
     let told = problem(&volume, &source, "app", &Reason::DependencyFailed)
         .await
         .unwrap();
-    assert!(told.contains("wasn't there after 3 s"), "{told}");
+    assert!(told.contains("wasn't there after 10 s"), "{told}");
     let archives = || {
         let all = scene.server.requests();
         all.iter().filter(|one| one.path.ends_with(".tgz")).count()
@@ -538,4 +539,38 @@ async fn archives_that_no_chart_has_go_and_nothing_is_brought_into_a_full_volume
     manifest(&volume, &source, "a full volume", full)
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn what_lies_behind_one_charts_login_is_given_to_no_other() {
+    let scene = Scene::new();
+    let repository = HelmRepository::new(&scene.server, "private").unwrap();
+    repository
+        .publish_files("lib", "1.0.0", &library("secret"))
+        .unwrap();
+    let login = ("ada".to_owned(), "s3cret-of-ada".to_owned());
+    scene.server.set(|knobs| knobs.login = Some(login));
+    let asking_for =
+        |url: &str| format!("- {{name: lib, version: 1.0.0, repository: \"{url}\"}}\n");
+    let open = repository.url();
+    let with_login = open.replace("https://", "https://ada:s3cret-of-ada@");
+    let first = scene.push(&[umbrella("app", &asking_for(&with_login), "one")]);
+    let other = scene.upstreams.create("other").unwrap();
+    let files = umbrella("app", &asking_for(&open), "one");
+    other.write_all(&files).unwrap();
+    other.push("main", "Ask for the same").unwrap();
+
+    let (volume, _role) = start(&extra(&scene.server)).await;
+    let source = scene.source();
+    let wants = [chart("app", "main", "app")];
+    volume.ask(&request(&source, wants.clone())).unwrap();
+    good(&volume, &source, "app", &first).await.unwrap();
+    let source = git(&other.file_url());
+    volume.ask(&request(&source, wants)).unwrap();
+    let told = problem(&volume, &source, "app", &Reason::DependencyFailed)
+        .await
+        .unwrap();
+    assert!(told.contains("401"), "{told}");
+    let found = volume.manifest(&source).unwrap().unwrap();
+    assert_eq!(found.results["app"].good, None);
 }

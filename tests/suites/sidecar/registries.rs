@@ -304,6 +304,32 @@ async fn what_is_wrong_is_told_of_each_and_stops_no_other() {
     }
 }
 
+#[tokio::test]
+async fn a_chart_that_the_storage_lost_stops_no_other_and_comes_when_it_is_back() {
+    let registry = Registry::start(Access::Open).unwrap();
+    let lost = registry.push("charts", "a-lost", "1.0.0", "lost").unwrap();
+    let there = registry.push("charts", "web", "1.0.0", "one").unwrap();
+    registry.spoil(&lost, true).unwrap();
+    let (volume, _role) = beside(&registry).await;
+    let source = oci(&registry.url("charts"));
+    let lost_chart = Want {
+        key: "a-lost".to_owned(),
+        ..chart("a-lost", "1.0.0")
+    };
+    let asked = request(&source, [lost_chart, chart("web", "1.0.0")]);
+    volume.ask(&asked).unwrap();
+    came(&volume, &source, "1.0.0", &there).await;
+    let told = manifest(&volume, &source, "a problem of the lost one", |one| {
+        let result = one.results.get("a-lost");
+        result.is_some_and(|result| result.problem.is_some())
+    })
+    .await
+    .unwrap();
+    assert_eq!(told.failure, None);
+    registry.spoil(&lost, false).unwrap();
+    came(&volume, &source, "a-lost", &lost).await;
+}
+
 /// Puts a credential on the volume as the reconciler does, and has the source name it.
 fn give(volume: &Volume, asked: &mut Request, values: &[(&str, String)]) {
     let reference = CredentialRef {

@@ -14,7 +14,7 @@ use tandem_tests::requests::{content, failure, helm, manifest, problem, request,
 use tandem_tests::volume::Volume;
 use tandem_tests::wait::{LONG, Look, until};
 
-use crate::common::start;
+use crate::common::{Neighbour, start};
 
 fn server(scheme: Scheme) -> HttpServer {
     HttpServer::start(&Upstreams::new().unwrap(), scheme).unwrap()
@@ -328,4 +328,42 @@ async fn a_large_index_costs_little_memory() {
         "{grown} bytes for an index of {}",
         large.len()
     );
+}
+
+#[tokio::test]
+async fn a_silent_server_of_archives_is_waited_for_once_and_takes_nobodys_place() {
+    let upstreams = Upstreams::new().unwrap();
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let mut neighbour = Neighbour::new(&upstreams);
+    let repository = HelmRepository::new(&server, "charts").unwrap();
+    repository.publish("app", "1.0.0", "one").unwrap();
+    repository.publish("other", "1.0.0", "one").unwrap();
+    server.set(|knobs| knobs.stall_only = Some(".tgz".to_owned()));
+    let (volume, _role) = start(&Extra::args(["--max-concurrent=1"])).await;
+    let source = helm(&repository.url());
+    let wants = [version("app", "app", "^1"), version("other", "other", "^1")];
+    let mut asked = request(&source, wants);
+    asked.timeout_seconds = 5;
+    asked.refresh = "hangs".to_owned();
+    volume.ask(&asked).unwrap();
+    let told = manifest(&volume, &source, "both tried", |one| {
+        one.handled_refresh == "hangs"
+    })
+    .await
+    .unwrap();
+    let message = |key: &str| &told.results[key].problem.as_ref().unwrap().message;
+    assert!(message("app").contains("within 5 s"), "{}", message("app"));
+    let second = message("other");
+    assert!(second.contains("for another chart"), "{second}");
+
+    // While one waits, whoever has work goes on.
+    asked.timeout_seconds = 600;
+    asked.refresh = "hangs longer".to_owned();
+    server.clear();
+    volume.ask(&asked).unwrap();
+    server.stalled().await.unwrap();
+    neighbour.goes_on(&volume).await;
+    server.set(|knobs| knobs.stall_only = None);
+    in_version(&volume, &source, "app", "1.0.0").await;
+    in_version(&volume, &source, "other", "1.0.0").await;
 }
