@@ -197,6 +197,73 @@ async fn a_private_repository_is_opened_by_its_credential_alone() {
 }
 
 #[tokio::test]
+async fn a_client_certificate_is_shown_to_its_repository_and_not_where_an_index_leads() {
+    let upstreams = Upstreams::new().unwrap();
+    let private = HttpServer::start(&upstreams, Scheme::Mutual).unwrap();
+    let repository = HelmRepository::new(&private, "charts").unwrap();
+    repository.publish("app", "1.0.0", "one").unwrap();
+    let (volume, role) = start(&Extra::default()).await;
+    let store = credentials::Store::open(&volume.credentials()).unwrap();
+    let secret = CredentialRef {
+        namespace: "demo".into(),
+        name: "charts".into(),
+    };
+    let authority = std::fs::read_to_string(private.authority()).unwrap();
+    let client = private.client().unwrap();
+    let put = |values: &[(&str, &str)]| {
+        let values = values
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
+        store.put(&secret, &values.collect()).unwrap()
+    };
+    let mut source = helm(&repository.url());
+    source.credential = Some(secret.clone());
+    let mut asked = request(&source, [version("app", "app", "1.x")]);
+    // Without it nobody is let in.
+    let trusting = ("ca.crt", authority.as_str());
+    asked.credential_id = Some(put(&[trusting]));
+    volume.ask(&asked).unwrap();
+    let told = failure(&volume, &source, &[Reason::AuthenticationFailed])
+        .await
+        .unwrap();
+    assert!(told.contains("tls.crt"), "{told}");
+    assert!(private.requests().is_empty());
+    let proof = [
+        trusting,
+        ("tls.crt", client.certificate.as_str()),
+        ("tls.key", client.key.as_str()),
+    ];
+    asked.credential_id = Some(put(&proof));
+    volume.ask(&asked).unwrap();
+    let first = in_version(&volume, &source, "app", "1.0.0").await;
+
+    // Another host that would let it in, which a newer index names for its archive. It is
+    // trusted, too, and isn't shown it.
+    let other = private.beside(&upstreams).unwrap();
+    let elsewhere = HelmRepository::new(&other, "mirror").unwrap();
+    elsewhere.publish("app", "1.1.0", "two").unwrap();
+    let newer = elsewhere.index_text().unwrap().replace(
+        "- app-1.1.0.tgz",
+        &format!("- {}/app-1.1.0.tgz", elsewhere.url()),
+    );
+    repository.put("index.yaml", newer);
+    let refused = again(&volume, &mut asked, "elsewhere").await;
+    let result = &refused.results["app"];
+    assert_eq!(result.good.as_ref(), Some(&first));
+    let told = &result.problem.as_ref().unwrap().message;
+    assert!(told.contains(&other.base()), "{told}");
+    assert!(other.requests().is_empty());
+    // Its own archives come.
+    repository.publish("app", "1.2.0", "three").unwrap();
+    again(&volume, &mut asked, "its own").await;
+    in_version(&volume, &source, "app", "1.2.0").await;
+
+    let line = client.key.lines().nth(1).unwrap();
+    assert!(volume.find(line).unwrap().is_empty());
+    assert!(!role.log().contains(line));
+}
+
+#[tokio::test]
 async fn whatever_goes_wrong_keeps_what_was_good_and_says_so() {
     let server = server(Scheme::Http);
     let repository = HelmRepository::new(&server, "charts").unwrap();
