@@ -18,6 +18,7 @@ mod life;
 mod owners;
 mod registries;
 mod repositories;
+mod rotation;
 mod sources;
 mod urls;
 mod values;
