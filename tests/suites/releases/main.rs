@@ -16,6 +16,7 @@ mod failures;
 mod git_files;
 mod life;
 mod owners;
+mod redaction;
 mod registries;
 mod repositories;
 mod rotation;
