@@ -125,6 +125,11 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         begun = beginning => begun??,
         () = &mut shutdown => return Ok(()),
     };
+    if let Err(why) = start::find_helm(&config.helm) {
+        tracing::warn!(
+            "{why}; charts from git whose dependencies have to be downloaded aren't served before there is one, all others are: put helm 4 (or 3 from 3.14 on) into this program's image, or say with --helm where it is"
+        );
+    }
     tracing::info!(listen = %listener.local_addr()?, volume = %config.root.display(), version = env!("CARGO_PKG_VERSION"), "started");
 
     let (stop, stopped) = watch::channel(false);

@@ -1,10 +1,12 @@
 //! What has to be so before the first request is looked at.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
 use git2::ConfigLevel;
+use rustix::fs::{Access, access};
 use tandem_shared::child::ChildError;
 use tandem_shared::layout::Served;
 use tandem_shared::lock::{self, Guard, LockError};
@@ -69,6 +71,39 @@ fn is_new_enough(said: &str) -> bool {
         .split(['.', ' ', '-'])
         .map_while(|part| part.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(2), Some(31))
+}
+
+/// Whether there is a program to download dependencies with. It isn't run: without any
+/// dependencies nobody needs it.
+///
+/// # Errors
+/// Says where it was looked for, and what is wrong there.
+pub(super) fn find_helm(helm: &Path) -> Result<(), String> {
+    find_program(helm, std::env::var_os("PATH").as_deref())
+}
+
+/// `program` as the system would find it: a mere name in one of the folders of `search`,
+/// everything else where it says.
+fn find_program(program: &Path, search: Option<&OsStr>) -> Result<(), String> {
+    let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    let shown = program.display();
+    if program.components().count() > 1 {
+        return match (runs(program), program.exists()) {
+            (true, _) => Ok(()),
+            (false, true) => Err(format!("{shown} is no file that this user may execute")),
+            (false, false) => Err(format!("there is no {shown}")),
+        };
+    }
+    let search = search.unwrap_or_default();
+    let mut folders = std::env::split_paths(search);
+    if folders.any(|folder| runs(&folder.join(program))) {
+        Ok(())
+    } else {
+        Err(format!(
+            "none of the folders in PATH ({}) has a program {shown}",
+            search.to_string_lossy()
+        ))
+    }
 }
 
 /// Keeps git2 from reading the configuration of this machine and user, which
@@ -167,7 +202,35 @@ pub(super) fn begin(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn a_program_is_found_as_the_system_finds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, mode) in [("helm", 0o755), ("text", 0o644)] {
+            std::fs::write(at(name), "").unwrap();
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let search = std::env::join_paths([Path::new("/nowhere"), folder.path()]).unwrap();
+        let find = |program: &Path| find_program(program, Some(&search));
+        find(Path::new("helm")).unwrap();
+        find(&at("helm")).unwrap();
+        for (program, words) in [
+            (at("none"), "there is no"),
+            (at("text"), "may execute"),
+            (folder.path().to_owned(), "may execute"),
+            (PathBuf::from("text"), "in PATH"),
+            (PathBuf::from("none"), "/nowhere"),
+        ] {
+            let told = find(&program).unwrap_err();
+            assert!(told.contains(words), "{program:?}: {told}");
+        }
+        find_program(Path::new("helm"), None).unwrap_err();
+    }
 
     #[test]
     fn versions_of_git_are_compared_by_number() {

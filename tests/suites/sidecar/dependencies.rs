@@ -454,6 +454,8 @@ async fn without_helm_only_what_needs_it_fails_and_no_login_is_shown() {
     );
     role.terminate().unwrap();
     let mut log = role.log();
+    let warned = |log: &str| log.contains("aren't served before there is one");
+    assert!(warned(&log), "{log}");
 
     let (volume, role) = start(&extra(&scene.server)).await;
     look(&volume, &mut asked, "in").await;
@@ -470,6 +472,7 @@ async fn without_helm_only_what_needs_it_fails_and_no_login_is_shown() {
         .await
         .unwrap();
     assert!(told.contains("401"), "{told}");
+    assert!(!warned(&role.log()));
     log += &role.log();
     let served = serde_json::to_string(&volume.manifest(&source).unwrap()).unwrap();
     assert!(
