@@ -22,6 +22,7 @@
 //! | [`snapshot`] | a chart or file at a commit, as an artifact |
 //! | [`dependencies`] | what charts depend on and isn't in the tree, brought by helm |
 //! | [`archive`] | a packed chart, unpacked |
+//! | [`verify`] | whether something is signed, and by whom |
 //! | [`range`] | versions, and ranges of them |
 //! | [`serving`], [`inventory`], [`janitor`] | what is served, what is named, what may go |
 //! | [`http`], [`health`], [`metrics`] | what operators see |
@@ -56,6 +57,7 @@ pub mod snapshot;
 mod start;
 #[cfg(test)]
 mod testing;
+pub mod verify;
 pub mod web;
 
 use std::future::Future;

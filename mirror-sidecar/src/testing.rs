@@ -329,6 +329,7 @@ pub(crate) fn want(kind: WantKind, reference: Option<&str>, path: &str) -> Want 
         path: path.to_owned(),
         skip_dependencies: false,
         submodules: false,
+        verify: None,
     };
     Want {
         key,
@@ -336,6 +337,7 @@ pub(crate) fn want(kind: WantKind, reference: Option<&str>, path: &str) -> Want 
         group: String::new(),
         rejected: Default::default(),
         prefer: Default::default(),
+        keys_id: None,
         used_by: Vec::new(),
     }
 }

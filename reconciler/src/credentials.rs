@@ -1,5 +1,6 @@
-//! Credentials of chart sources: from Secrets (and from URLs that carry a password) to the
-//! credentials volume. A source that names a credential is never asked without it.
+//! Credentials of chart sources, and keys to verify signatures by: from Secrets (and from URLs
+//! that carry a password) to the credentials volume. A source that names a credential is never
+//! asked without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,27 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use tandem_shared::credentials::{CredentialError, Store, Values};
 use tandem_shared::source::CredentialRef;
+use tandem_shared::verify::{self, KeysError};
 use thiserror::Error;
+
+/// What a Secret is handed over for. One Secret may serve for both.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lent {
+    /// To open a source.
+    Credential(CredentialRef),
+    /// To verify signatures by the public keys in it, which are all that is handed over.
+    Keys(CredentialRef),
+}
+
+impl Lent {
+    /// The Secret.
+    #[must_use]
+    pub fn secret(&self) -> &CredentialRef {
+        match self {
+            Self::Credential(secret) | Self::Keys(secret) => secret,
+        }
+    }
+}
 
 /// Why a source's credential isn't to be had.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -23,6 +44,14 @@ pub enum Problem {
     /// There is nothing in it.
     #[error("the Secret {}/{} is empty; put in what opens the source, such as username and password", .0.namespace, .0.name)]
     Empty(CredentialRef),
+    /// It holds no keys, or a private one.
+    #[error("the Secret {}/{}: {why}", secret.namespace, secret.name)]
+    Keys {
+        /// Which.
+        secret: CredentialRef,
+        /// What is wrong with it.
+        why: KeysError,
+    },
     /// The API didn't give it.
     #[error("can't read the Secret {}/{}: {why}", secret.namespace, secret.name)]
     Unreadable {
@@ -67,8 +96,8 @@ pub enum Known {
 #[derive(Default)]
 pub struct Credentials {
     store: Option<Store>,
-    known: BTreeMap<CredentialRef, Known>,
-    before: BTreeMap<CredentialRef, String>,
+    known: BTreeMap<Lent, Known>,
+    before: BTreeMap<Lent, String>,
 }
 
 impl Credentials {
@@ -83,12 +112,12 @@ impl Credentials {
 
     /// What a predecessor's requests name. It goes on being used until it was read anew: a
     /// start of ours is no reason to ask for less.
-    pub fn inherit(&mut self, used: impl IntoIterator<Item = (CredentialRef, String)>) {
+    pub fn inherit(&mut self, used: impl IntoIterator<Item = (Lent, String)>) {
         self.before.extend(used);
     }
 
     /// What is known of `secret`, and whether it has to be read first.
-    pub fn ask(&mut self, secret: &CredentialRef) -> (Known, bool) {
+    pub fn ask(&mut self, secret: &Lent) -> (Known, bool) {
         if self.store.is_none() {
             return (
                 Known::Problem {
@@ -109,7 +138,7 @@ impl Credentials {
 
     /// What is known of `secret`, without asking for it.
     #[must_use]
-    pub fn known(&self, secret: &CredentialRef) -> Known {
+    pub fn known(&self, secret: &Lent) -> Known {
         match self.known.get(secret) {
             Some(known) => known.clone(),
             None if self.store.is_none() => Known::Problem {
@@ -122,7 +151,7 @@ impl Credentials {
 
     /// The id of `secret` for a request, if there is one that may be used.
     #[must_use]
-    pub fn id(&self, secret: &CredentialRef) -> Option<&str> {
+    pub fn id(&self, secret: &Lent) -> Option<&str> {
         match self.known.get(secret)? {
             Known::Ready(id) => Some(id),
             Known::Pending { before } => before.as_deref(),
@@ -131,8 +160,18 @@ impl Credentials {
         }
     }
 
+    /// The ids of all keys that may be used.
+    #[must_use]
+    pub fn keys(&self) -> BTreeMap<CredentialRef, String> {
+        let known = self.known.keys().filter_map(|lent| match lent {
+            Lent::Keys(secret) => Some((secret.clone(), self.id(lent)?.to_owned())),
+            Lent::Credential(_) => None,
+        });
+        known.collect()
+    }
+
     /// Takes in what was read, and says whether that changed anything.
-    pub fn learn(&mut self, secret: &CredentialRef, read: Result<Values, Problem>) -> bool {
+    pub fn learn(&mut self, secret: &Lent, read: Result<Values, Problem>) -> bool {
         let before = match self.known.get(secret) {
             Some(Known::Ready(id)) => Some(id.clone()),
             Some(Known::Pending { before } | Known::Problem { before, .. }) => before.clone(),
@@ -140,7 +179,7 @@ impl Credentials {
         };
         let put = |values: Values| match &self.store {
             Some(store) => store
-                .put(secret, &values)
+                .put(secret.secret(), &values)
                 .map_err(|error| Problem::Volume(error.to_string())),
             None => Err(Problem::NoVolume),
         };
@@ -153,13 +192,13 @@ impl Credentials {
 
     /// All that are known, to be read again.
     #[must_use]
-    pub fn all(&self) -> Vec<CredentialRef> {
+    pub fn all(&self) -> Vec<Lent> {
         self.known.keys().cloned().collect()
     }
 
     /// Those that aren't to be had.
     #[must_use]
-    pub fn doubtful(&self) -> BTreeSet<CredentialRef> {
+    pub fn doubtful(&self) -> BTreeSet<Lent> {
         let problems = self
             .known
             .iter()
@@ -174,7 +213,7 @@ impl Credentials {
     /// If the volume refuses.
     pub fn retain(
         &mut self,
-        named: &BTreeSet<CredentialRef>,
+        named: &BTreeSet<Lent>,
         used: &BTreeSet<String>,
     ) -> Result<(), CredentialError> {
         self.known.retain(|secret, _| named.contains(secret));
@@ -185,11 +224,12 @@ impl Credentials {
     }
 }
 
-/// Reads a Secret.
+/// Reads a Secret, as far as it is handed over.
 ///
 /// # Errors
 /// Says which one, and why not. Its content is in no message.
-pub async fn read(client: Client, secret: &CredentialRef) -> Result<Values, Problem> {
+pub async fn read(client: Client, lent: &Lent) -> Result<Values, Problem> {
+    let secret = lent.secret();
     let api: Api<Secret> = Api::namespaced(client, &secret.namespace);
     let unreadable = |why: String| Problem::Unreadable {
         secret: secret.clone(),
@@ -206,10 +246,13 @@ pub async fn read(client: Client, secret: &CredentialRef) -> Result<Values, Prob
         .into_iter()
         .map(|(key, value)| (key, value.0))
         .collect();
-    if values.is_empty() {
-        Err(Problem::Empty(secret.clone()))
-    } else {
-        Ok(values)
+    match lent {
+        Lent::Credential(_) if values.is_empty() => Err(Problem::Empty(secret.clone())),
+        Lent::Credential(_) => Ok(values),
+        Lent::Keys(_) => verify::public_keys(values).map_err(|why| Problem::Keys {
+            secret: secret.clone(),
+            why,
+        }),
     }
 }
 
@@ -219,11 +262,11 @@ mod tests {
 
     use super::*;
 
-    fn secret() -> CredentialRef {
-        CredentialRef {
+    fn secret() -> Lent {
+        Lent::Credential(CredentialRef {
             namespace: "a".into(),
             name: "token".into(),
-        }
+        })
     }
 
     fn values(password: &str) -> Values {
@@ -251,12 +294,12 @@ mod tests {
         credentials.learn(&secret(), Ok(values("x")));
         let id = credentials.id(&secret()).unwrap().to_owned();
         let silent = Problem::Unreadable {
-            secret: secret(),
+            secret: secret().secret().clone(),
             why: "no answer in time".into(),
         };
         credentials.learn(&secret(), Err(silent));
         assert_eq!(credentials.id(&secret()), Some(id.as_str()));
-        credentials.learn(&secret(), Err(Problem::Missing(secret())));
+        credentials.learn(&secret(), Err(Problem::Missing(secret().secret().clone())));
         assert_eq!(credentials.id(&secret()), None);
         credentials
             .retain(&BTreeSet::new(), &BTreeSet::new())
@@ -272,12 +315,12 @@ mod tests {
         assert!(credentials.ask(&secret()).1);
         assert_eq!(credentials.id(&secret()), Some("before"));
         let silent = Problem::Unreadable {
-            secret: secret(),
+            secret: secret().secret().clone(),
             why: "no answer in time".into(),
         };
         credentials.learn(&secret(), Err(silent));
         assert_eq!(credentials.id(&secret()), Some("before"));
-        credentials.learn(&secret(), Err(Problem::Missing(secret())));
+        credentials.learn(&secret(), Err(Problem::Missing(secret().secret().clone())));
         assert_eq!(credentials.id(&secret()), None);
     }
 

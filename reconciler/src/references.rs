@@ -8,6 +8,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
+use crate::demand::SourceWish;
 use crate::releases::{Entry, Key};
 
 /// What kind of object is named.
@@ -58,7 +59,7 @@ pub struct References {
     listing: BTreeMap<Kind, BTreeSet<Named>>,
 }
 
-/// What `entry` names: sources of values, and the credential of its chart's source.
+/// What `entry` names: sources of values, the credentials of its sources, and keys.
 #[must_use]
 pub fn named_by(entry: &Entry) -> BTreeSet<Named> {
     let Some(release) = entry.release() else {
@@ -81,16 +82,18 @@ pub fn named_by(entry: &Entry) -> BTreeSet<Named> {
         }));
     }
     let wish = entry.wish.as_ref().ok();
-    let credential = wish
+    let lent = wish
         .iter()
         .flat_map(|wish| wish.sources())
+        .flat_map(SourceWish::lent);
+    named.extend(lent.filter_map(|lent| {
+        let secret = lent.secret();
         // What stood in a URL is in no Secret.
-        .filter(|wish| wish.embedded.is_none())
-        .filter_map(|wish| wish.source.credential.as_ref());
-    named.extend(credential.map(|secret| Named {
-        kind: Kind::Secret,
-        namespace: secret.namespace.clone(),
-        name: secret.name.clone(),
+        (!secret.name.contains(':')).then(|| Named {
+            kind: Kind::Secret,
+            namespace: secret.namespace.clone(),
+            name: secret.name.clone(),
+        })
     }));
     named
 }

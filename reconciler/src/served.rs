@@ -151,7 +151,15 @@ impl Served {
         view(manifest, want)
     }
 
-    /// The credentials that the sidecar was last seen to use.
+    /// Whether the sidecar was last seen to use keys for a source.
+    #[must_use]
+    pub fn uses_keys(&self, name: &SourceName) -> bool {
+        let manifest = self.seen.get(name).and_then(|seen| seen.as_ref().ok());
+        let observed = manifest.and_then(|manifest| manifest.observed_request.as_ref());
+        observed.is_some_and(|observed| !observed.keys_ids.is_empty())
+    }
+
+    /// The credentials and keys that the sidecar was last seen to use.
     #[must_use]
     pub fn credentials(&self) -> BTreeSet<String> {
         let observed = self
@@ -160,7 +168,8 @@ impl Served {
             .flatten()
             .filter_map(|manifest| manifest.observed_request.as_ref());
         observed
-            .filter_map(|observed| observed.credential_id.clone())
+            .flat_map(|observed| observed.credential_id.iter().chain(&observed.keys_ids))
+            .cloned()
             .collect()
     }
 }

@@ -1,6 +1,7 @@
 //! What the volume says about one want, for the HelmRelease that has it. Pure.
 
 use tandem_shared::manifest::{Failure, Good, Manifest, Reason};
+use tandem_shared::verify::Verify;
 
 /// Failed checks in a row before those who have a good chart are told: a host that is away
 /// for a moment is no news to them.
@@ -120,6 +121,28 @@ pub fn view(manifest: Result<&Manifest, &Unread>, key: &str) -> WantView {
     }
 }
 
+/// The same, if it is signed as `verify` asks. A sidecar of a version that verifies nothing
+/// reads over that wish, and says nothing about signers.
+#[must_use]
+pub fn signed(view: WantView, verify: Option<&Verify>) -> WantView {
+    let is_signed = |good: &Good, verify: &Verify| {
+        let by = good.verified_by.as_ref();
+        by.is_some_and(|by| by.satisfies(&verify.mode))
+    };
+    match (&view, verify) {
+        (WantView::Good { good, .. }, Some(verify)) if !is_signed(good, verify) => {
+            WantView::Problem(Trouble {
+                reason: "Unverified",
+                message: "the mirror-sidecar serves this without saying who signed it, so it \
+                          isn't released; run a mirror-sidecar that verifies signatures"
+                    .to_owned(),
+                source: false,
+            })
+        }
+        _ => view,
+    }
+}
+
 /// Whether a failure is news to those who have a good chart. What asking again doesn't mend is
 /// tried once a poll, so that it would be told hours later.
 fn persists(failure: &Failure) -> bool {
@@ -164,6 +187,7 @@ fn word(reason: &Reason) -> &'static str {
         Reason::InvalidFile => "InvalidFile",
         Reason::TooLarge => "TooLarge",
         Reason::DependencyFailed => "DependencyFailed",
+        Reason::Unverified => "Unverified",
         Reason::GroupHeldBack => HELD_BACK,
         Reason::Unsupported => "Unsupported",
         Reason::Volume => "Volume",
@@ -204,6 +228,32 @@ mod tests {
 
     fn trouble(view: &WantView) -> Option<&'static str> {
         view.trouble().map(|trouble| trouble.reason)
+    }
+
+    #[test]
+    fn what_nobody_is_said_to_have_signed_is_not_released() {
+        let verify: Verify = serde_json::from_value(
+            json!({"mode": "Tag", "keys": {"namespace": "n", "name": "keys"}}),
+        )
+        .unwrap();
+        for (by, is_signed) in [
+            (json!({}), false),
+            (json!({"commit": "ssh SHA256:x"}), false),
+            (json!({"tag": "ssh SHA256:x"}), true),
+        ] {
+            let mut good = good();
+            good["verifiedBy"] = by.clone();
+            let manifest = manifest(json!({"good": good}), 0);
+            let seen = view(Ok(&manifest), "k");
+            let judged = signed(seen.clone(), Some(&verify));
+            assert_eq!(judged.good().is_some(), is_signed, "{by}");
+            assert_eq!(trouble(&judged), (!is_signed).then_some("Unverified"));
+            assert_eq!(signed(seen.clone(), None), seen);
+        }
+        let old = view(Ok(&manifest(json!({"good": good()}), 0)), "k");
+        assert_eq!(trouble(&signed(old, Some(&verify))), Some("Unverified"));
+        let none = view(Ok(&manifest(json!({}), 0)), "k");
+        assert_eq!(signed(none.clone(), Some(&verify)), none);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tandem_shared::request::{Request, Want};
 use tandem_shared::source::{Source, SourceKind, SourceName};
 use tracing::{info, warn};
 
+use crate::credentials::Lent;
 use crate::demand::{Extras, OWNER};
 use crate::webhooks::Address;
 
@@ -19,7 +20,7 @@ pub struct Wanted {
     mount: layout::Wanted,
     written: BTreeMap<SourceName, Request>,
     extras: Extras,
-    /// Requests that aren't ours: by whom, or why they can't be read; and the credential
+    /// Requests that aren't ours: by whom, or why they can't be read; and the credentials
     /// that they use.
     foreign: BTreeMap<SourceName, Foreign>,
     /// Requests of ours that couldn't be written, and why.
@@ -54,7 +55,13 @@ impl SourceFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Foreign {
     why: String,
-    credential: Option<String>,
+    credentials: BTreeSet<String>,
+}
+
+/// The credentials and keys that a request names.
+fn ids(request: &Request) -> impl Iterator<Item = String> {
+    let keys = request.wants.iter().filter_map(|want| want.keys_id.clone());
+    request.credential_id.clone().into_iter().chain(keys)
 }
 
 impl Wanted {
@@ -97,7 +104,7 @@ impl Wanted {
                         name,
                         Foreign {
                             why: error.to_string(),
-                            credential: None,
+                            credentials: BTreeSet::new(),
                         },
                     );
                 }
@@ -121,7 +128,7 @@ impl Wanted {
             name,
             Foreign {
                 why,
-                credential: request.credential_id.clone(),
+                credentials: ids(request).collect(),
             },
         );
     }
@@ -160,17 +167,30 @@ impl Wanted {
         asked.collect()
     }
 
-    /// The credentials that requests on the mount name, whoever wrote them.
+    /// What our requests on the mount use of which Secret.
+    #[must_use]
+    pub fn lent(&self) -> Vec<(Lent, String)> {
+        let requests = self.written.values();
+        let lent = requests.flat_map(|request| {
+            let secret = request.source.credential.clone().map(Lent::Credential);
+            let keys = request.wants.iter().filter_map(|want| {
+                let secret = want.spec.verify.as_ref()?.keys.clone();
+                Some((Lent::Keys(secret), want.keys_id.clone()?))
+            });
+            secret
+                .zip(request.credential_id.clone())
+                .into_iter()
+                .chain(keys)
+        });
+        lent.collect()
+    }
+
+    /// The credentials and keys that requests on the mount name, whoever wrote them.
     #[must_use]
     pub fn credentials(&self) -> BTreeSet<String> {
-        let ours = self
-            .written
-            .values()
-            .filter_map(|request| request.credential_id.clone());
-        let theirs = self
-            .foreign
-            .values()
-            .filter_map(|foreign| foreign.credential.clone());
+        let ours = self.written.values().flat_map(ids);
+        let theirs = self.foreign.values();
+        let theirs = theirs.flat_map(|foreign| foreign.credentials.iter().cloned());
         ours.chain(theirs).collect()
     }
 
@@ -253,7 +273,7 @@ impl Wanted {
                     name.clone(),
                     Foreign {
                         why,
-                        credential: None,
+                        credentials: BTreeSet::new(),
                     },
                 );
             }

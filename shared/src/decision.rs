@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::Digest;
+use crate::verify::Verified;
 use crate::version::Document;
 
 /// The last decision about one HelmRelease.
@@ -37,6 +38,9 @@ pub struct Decision {
     /// The commit or chart version of that artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart_revision: Option<String>,
+    /// Who signed what was planned with, if the HelmRelease asks for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_by: Option<Verified>,
     /// The commit or chart version that is live, as the last success left it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<String>,

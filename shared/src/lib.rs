@@ -21,6 +21,7 @@
 //! | [`memory`] | keeping an idle process small |
 //! | [`clock`], [`memory`] | the time as files tell it; the heap of a small process |
 //! | [`credentials`] | secrets on their own volume, in memory |
+//! | [`verify`] | what has to be signed, and what is a key to check that by |
 
 pub mod artifact;
 pub mod child;
@@ -37,5 +38,6 @@ pub mod publish;
 pub mod request;
 pub mod schema;
 pub mod source;
+pub mod verify;
 pub mod version;
 pub mod watch;

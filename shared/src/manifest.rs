@@ -5,7 +5,7 @@
 //! one snapshot: every ref in it comes from the same exchange with the remote.
 //! A failure never removes what was good: the last good result stays beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::Digest;
 use crate::request::{Resolution, ResolvedDependency, WantSpec};
 use crate::source::Source;
+use crate::verify::Verified;
 use crate::version::Document;
 
 /// What the sidecar holds of one source.
@@ -71,6 +72,9 @@ pub struct ObservedRequest {
     /// when an old one may go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<String>,
+    /// The ids of keys that its wants named, likewise.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub keys_ids: BTreeSet<String>,
 }
 
 /// How a source is.
@@ -153,6 +157,10 @@ pub struct Good {
     /// for). They stay as they are for as long as it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_for: Option<String>,
+    /// Who signed the newest commit, or the tag, that holds this content; of a want that asks
+    /// for it, and nothing is served of it without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_by: Option<Verified>,
     /// Names everything that went in (tree ids, siblings, link targets,
     /// dependencies). Equal inputs need no export.
     pub inputs: String,
@@ -262,6 +270,8 @@ pub enum Reason {
     TooLarge,
     /// A dependency can't be had.
     DependencyFailed,
+    /// What is to be signed isn't, or not by any of the keys.
+    Unverified,
     /// Another want of the same group failed, so none of it moved.
     GroupHeldBack,
     /// This version can't serve such a want, or the request is of another version.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::Digest;
 use crate::names;
 use crate::source::Source;
+use crate::verify::Verify;
 use crate::version::Document;
 
 /// All that is wanted of one source.
@@ -73,6 +74,10 @@ pub struct Want {
     /// What was resolved before, so that a lost volume resolves to the same.
     #[serde(default, skip_serializing_if = "Prefer::is_empty")]
     pub prefer: Prefer,
+    /// The folder below the credentials volume that holds the keys of
+    /// [`WantSpec::verify`]. Without it nothing is verified, and nothing new served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys_id: Option<String>,
     /// The HelmReleases that want this (`namespace/name`), for people only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,
@@ -104,6 +109,9 @@ pub struct WantSpec {
     /// Git: follow the submodules that the path touches.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub submodules: bool,
+    /// Git: what has to be signed before anything of it is served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verify>,
 }
 
 /// What kind of artifact is wanted.
@@ -194,6 +202,11 @@ impl WantSpec {
         if self.submodules {
             parts.push(b"submodules");
         }
+        if let Some(verify) = &self.verify {
+            let secret = [&verify.keys.namespace, &verify.keys.name];
+            parts.extend([b"verify".as_slice(), verify.mode.as_str().as_bytes()]);
+            parts.extend(secret.map(|text| text.as_bytes()));
+        }
         names::short_hex(&parts)
     }
 
@@ -221,6 +234,7 @@ pub fn group(members: BTreeSet<WantSpec>) -> Vec<Want> {
             group: group.clone(),
             rejected: BTreeSet::new(),
             prefer: Prefer::default(),
+            keys_id: None,
             used_by: Vec::new(),
         })
         .collect()
@@ -237,6 +251,8 @@ impl Document for Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::CredentialRef;
+    use crate::verify::VerifyMode;
 
     fn chart(path: &str) -> WantSpec {
         WantSpec {
@@ -246,6 +262,7 @@ mod tests {
             path: path.into(),
             skip_dependencies: false,
             submodules: false,
+            verify: None,
         }
     }
 
@@ -267,6 +284,16 @@ mod tests {
     #[test]
     fn every_part_of_a_wish_counts() {
         let base = chart("a");
+        let verified = |mode, namespace: &str, name: &str| WantSpec {
+            verify: Some(Verify {
+                mode,
+                keys: CredentialRef {
+                    namespace: namespace.into(),
+                    name: name.into(),
+                },
+            }),
+            ..base.clone()
+        };
         let others = [
             WantSpec {
                 kind: WantKind::File,
@@ -297,10 +324,14 @@ mod tests {
                 submodules: true,
                 ..base.clone()
             },
+            verified(VerifyMode::Head, "demo", "keys"),
+            verified(VerifyMode::Tag, "demo", "keys"),
+            verified(VerifyMode::Head, "other", "keys"),
+            verified(VerifyMode::Head, "demo", "others"),
         ];
         let mut keys: BTreeSet<String> = others.iter().map(|other| other.key("")).collect();
         keys.insert(base.key(""));
-        assert_eq!(keys.len(), 8);
+        assert_eq!(keys.len(), 12);
     }
 
     /// A reconciler of another age asks for the same under the same key.

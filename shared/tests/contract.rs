@@ -56,6 +56,7 @@ fn a_request() -> Request {
         path: "charts/web".into(),
         skip_dependencies: false,
         submodules: false,
+        verify: None,
     };
     Request {
         schema: Request::current_schema(),
@@ -271,6 +272,7 @@ fn schemas_fit_the_types() {
         }],
         artifact: Some(format!("t1:{}", "0".repeat(64)).parse().unwrap()),
         chart_revision: None,
+        verified_by: None,
         released: None,
         action: "Install".into(),
         reason: "InstallSucceeded".into(),

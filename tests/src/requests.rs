@@ -69,10 +69,12 @@ fn want(key: &str, kind: WantKind, reference: &str, path: &str) -> Want {
             path: path.to_owned(),
             skip_dependencies: false,
             submodules: false,
+            verify: None,
         },
         group: String::new(),
         rejected: BTreeSet::new(),
         prefer: Prefer::default(),
+        keys_id: None,
         used_by: Vec::new(),
     }
 }

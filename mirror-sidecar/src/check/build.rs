@@ -11,6 +11,7 @@ use tandem_shared::request::{Request, Want, WantKind, WantSpec};
 
 use super::group::{self, Trouble, groups};
 use super::resolve::{Miss, Resolved, asked_name};
+use super::signatures::{self, Settled, Signatures};
 use super::submodules::Submodules;
 use super::{Context, State, dependencies};
 use crate::janitor;
@@ -47,23 +48,28 @@ pub(super) fn build(
     // Wants of several groups are often the same chart at the same commit.
     let mut built = BTreeMap::new();
     let mut submodules = Submodules::new(context, request, mirror);
+    let mut signers = Signatures::new(context, mirror);
     for wants in groups(request).values() {
         for want in wants {
             let results = &mut state.serving.edit().results;
             let result = results.entry(want.key.clone()).or_default();
             let before = result.asked.replace(want.spec.clone());
             // A key that a person chose may come to stand for something else.
-            if before.is_some_and(|before| before != want.spec) {
+            if let Some(before) = before.filter(|before| *before != want.spec) {
+                if before.verify != want.spec.verify && want.spec.verify.is_some() {
+                    result.good = None;
+                }
                 state.settled.remove(&want.key);
                 state.contained.remove(&want.key);
             }
+            signatures::drop_unverified(result, want);
         }
         let bad = if look_into_rejections {
             rejected(context, state, wants)
         } else {
             false
         };
-        if !bad && is_settled(context, state, wants, found) {
+        if !bad && is_settled(context, state, mirror, wants, found)? {
             continue;
         }
         let mut outcomes = Vec::new();
@@ -77,7 +83,16 @@ pub(super) fn build(
                     Err(missing(miss))
                 }
                 Ok(commit) => {
-                    match one(&mut submodules, state, want, *commit, bad, &mut built) {
+                    let full_name = signatures::full_name(state, want);
+                    let verified = signers.look(want, *commit, full_name.as_deref());
+                    let outcome = verified.and_then(|verified| {
+                        let one = one(&mut submodules, state, want, *commit, bad, &mut built)?;
+                        Ok(one.map(|mut outcome| {
+                            outcome.good.verified_by = verified;
+                            outcome
+                        }))
+                    });
+                    match outcome {
                         Ok(Some(outcome)) => Ok(outcome),
                         // Its dependencies are on their way.
                         Ok(None) => continue,
@@ -98,7 +113,7 @@ pub(super) fn build(
         // One that isn't known yet (the remote can't be asked, dependencies are on their
         // way) holds the whole group back.
         if outcomes.len() == wants.len() {
-            apply(context, state, outcomes, found);
+            apply(context, state, mirror, outcomes, found)?;
             state.publish(context, true);
         }
     }
@@ -145,19 +160,29 @@ fn missing(miss: &Miss) -> Trouble {
 fn is_settled(
     context: &Context,
     state: &State,
+    mirror: &Mirror<'_>,
     wants: &[&Want],
     found: &BTreeMap<String, Resolved>,
-) -> bool {
-    wants.iter().all(|want| {
+) -> Result<bool, MirrorError> {
+    for want in wants {
         let Some(Ok(commit)) = found.get(&asked_name(want)) else {
-            return false;
+            return Ok(false);
         };
         let result = state.serving.manifest().results.get(&want.key);
         let there = result
             .and_then(|result| result.good.as_ref())
             .is_none_or(|good| is_there(context, good));
-        state.settled.get(&want.key) == Some(commit) && there
-    })
+        let now = Settled::now(
+            mirror,
+            want,
+            *commit,
+            signatures::full_name(state, want).as_deref(),
+        )?;
+        if !there || state.settled.get(&want.key) != Some(&now) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 pub(super) fn is_there(context: &Context, good: &Good) -> bool {
@@ -272,6 +297,7 @@ fn at(
         chart: plan.chart,
         inputs: snapshot::all_inputs(&identity, &downloaded),
         resolved_for: (!downloaded.is_empty()).then_some(identity),
+        verified_by: None,
         resolved: plan.resolved.into_iter().chain(downloaded).collect(),
         size: exported.size,
         since: clock::now(),
@@ -300,7 +326,8 @@ fn carry(prior: Option<&Good>, good: Good) -> Good {
     }
 }
 
-fn trouble(error: &SnapshotError, want: &Want, commit: Oid) -> Trouble {
+/// What is talked about: which chart or file, at which ref and commit.
+pub(super) fn subject(want: &Want, commit: Oid) -> String {
     let kind = match want.spec.kind {
         WantKind::File => "file",
         _ => "chart",
@@ -314,9 +341,13 @@ fn trouble(error: &SnapshotError, want: &Want, commit: Oid) -> Trouble {
         .take(200)
         .collect();
     let named = asked_name(want);
+    format!("{kind} {path:?} at {named} ({short})")
+}
+
+fn trouble(error: &SnapshotError, want: &Want, commit: Oid) -> Trouble {
     let message = match error {
         SnapshotError::Corrupt(_) => error.to_string(),
-        _ => format!("{kind} {path:?} at {named} ({short}): {error}"),
+        _ => format!("{}: {error}", subject(want, commit)),
     };
     Trouble {
         reason: error.reason(),
@@ -334,9 +365,10 @@ fn trouble(error: &SnapshotError, want: &Want, commit: Oid) -> Trouble {
 fn apply(
     context: &Context,
     state: &mut State,
+    mirror: &Mirror<'_>,
     outcomes: Vec<(&Want, Result<Outcome, Trouble>)>,
     found: &BTreeMap<String, Resolved>,
-) {
+) -> Result<(), MirrorError> {
     let held_back = outcomes.iter().find_map(|(want, outcome)| match outcome {
         Err(trouble) => Some(group::held_back(want, trouble)),
         Ok(_) => None,
@@ -352,6 +384,13 @@ fn apply(
             .get(&asked_name(want))
             .and_then(|resolved| resolved.as_ref().ok())
             .copied();
+        let full_name = signatures::full_name(state, want);
+        let settled = match commit {
+            Some(commit) if lasting => {
+                Some(Settled::now(mirror, want, commit, full_name.as_deref())?)
+            }
+            _ => None,
+        };
         let result = state
             .serving
             .edit()
@@ -394,9 +433,10 @@ fn apply(
             }
             group::blame(result, trouble, now);
         }
-        match commit {
-            Some(commit) if lasting => state.settled.insert(want.key.clone(), commit),
-            _ => state.settled.remove(&want.key),
+        match settled {
+            Some(settled) => state.settled.insert(want.key.clone(), settled),
+            None => state.settled.remove(&want.key),
         };
     }
+    Ok(())
 }

@@ -13,6 +13,7 @@ mod registry;
 mod repository;
 mod resolve;
 mod shorts;
+mod signatures;
 mod submodules;
 mod web;
 
@@ -44,6 +45,7 @@ use crate::serving::Serving;
 use crate::web::Web;
 use dependencies::Waiting;
 use resolve::Miss;
+use signatures::Settled;
 
 /// Limits of what a request may ask for, in seconds.
 const INTERVAL: std::ops::RangeInclusive<u64> = 1..=7 * 24 * 3600;
@@ -99,8 +101,8 @@ pub struct State {
     serving: Serving,
     /// What the asked names stood for when the remote was last asked.
     known: BTreeMap<String, Known>,
-    /// At which commit each want was last dealt with, for good.
-    settled: BTreeMap<String, Oid>,
+    /// At which commit, and by which keys, each want was last dealt with, for good.
+    settled: BTreeMap<String, Settled>,
     /// Folders whose object alone decides about the artifact, by want.
     contained: BTreeMap<String, Oid>,
     /// Commits of the submodules that each want touches.
@@ -347,6 +349,11 @@ pub fn check(
     manifest.observed_request = Some(ObservedRequest {
         digest: observed.digest.clone(),
         credential_id: request.credential_id.clone(),
+        keys_ids: request
+            .wants
+            .iter()
+            .filter_map(|want| want.keys_id.clone())
+            .collect(),
     });
     manifest.interval_seconds = Some(interval.as_secs());
     forget_unwanted(state, request);
@@ -432,6 +439,8 @@ fn attempt(
 
 #[cfg(test)]
 mod range_tests;
+#[cfg(test)]
+mod signature_tests;
 #[cfg(test)]
 mod submodule_tests;
 #[cfg(test)]

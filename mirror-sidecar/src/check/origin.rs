@@ -87,6 +87,7 @@ pub(super) fn store(
         chart: origin.chart,
         resolved: Vec::new(),
         resolved_for: None,
+        verified_by: None,
         inputs: origin.inputs,
         size: stored.size,
         since: same.map_or_else(clock::now, |before| before.since),

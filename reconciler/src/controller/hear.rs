@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::runtime::watcher::Event;
-use tandem_shared::source::{CredentialRef, SourceName};
+use tandem_shared::source::SourceName;
 use tokio::task::{JoinError, block_in_place};
 use tokio::time::Instant;
 use tracing::{error, info};
@@ -14,6 +14,7 @@ use super::edits::keys_of;
 use super::memory::{Asked, Memory, newest_status};
 use super::{Controller, RECENT, Read};
 use crate::crd::{StoredHelmRelease, Target};
+use crate::credentials::Lent;
 use crate::http::SyncRequest;
 use crate::metrics::Trigger;
 use crate::reconcile::plan::Failures;
@@ -177,12 +178,15 @@ impl Controller {
     pub(super) fn reference(&mut self, seen: Seen) {
         for object in self.references.take(seen) {
             let keys: Vec<Key> = self.references.of(&object).cloned().collect();
-            let credential = CredentialRef {
-                namespace: object.namespace,
-                name: object.name,
-            };
-            if object.kind == Kind::Secret && self.credentials.all().contains(&credential) {
-                self.read_credential(credential);
+            if object.kind == Kind::Secret {
+                let is_it = |lent: &Lent| {
+                    let secret = lent.secret();
+                    secret.namespace == object.namespace && secret.name == object.name
+                };
+                let known = self.credentials.all();
+                for lent in known.into_iter().filter(is_it) {
+                    self.read_credential(lent);
+                }
             }
             for key in keys {
                 self.memory.entry(key.clone()).or_default().blocked = 0;
@@ -258,7 +262,7 @@ impl Controller {
             self.doubt(&name);
             self.let_go(&name);
             self.news(&name, &news);
-            if source.credential.is_some() {
+            if source.credential.is_some() || self.served.uses_keys(&name) {
                 self.retain_credentials();
             }
         }
@@ -373,7 +377,7 @@ impl Controller {
                     let of_secret = |entry: &&Arc<Entry>| {
                         entry.wish.as_ref().is_ok_and(|wish| {
                             let mut sources = wish.sources();
-                            sources.any(|wish| wish.source.credential.as_ref() == Some(&secret))
+                            sources.any(|wish| wish.lent().contains(&secret))
                         })
                     };
                     let touched: Vec<Key> = self

@@ -19,7 +19,7 @@ use kube::runtime::watcher::Event;
 use tandem_shared::credentials::Values as Secrets;
 use tandem_shared::layout::Volume;
 use tandem_shared::observe::ObserveError;
-use tandem_shared::source::{CredentialRef, SourceName};
+use tandem_shared::source::SourceName;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinSet};
 use tokio::time::MissedTickBehavior;
@@ -31,7 +31,7 @@ use self::pushes::Pushes;
 use self::queue::Queue;
 use crate::config::SourceDefaults;
 use crate::crd::StoredHelmRelease;
-use crate::credentials::{self, Credentials};
+use crate::credentials::{self, Credentials, Lent};
 use crate::http::{Readiness, SyncRequest};
 use crate::metrics::Trigger;
 use crate::reconcile::{Context, Finished};
@@ -79,7 +79,7 @@ pub struct Settings {
 }
 
 /// A credential that was read.
-type Read = (CredentialRef, Result<Secrets, credentials::Problem>);
+type Read = (Lent, Result<Secrets, credentials::Problem>);
 
 /// The controller.
 pub struct Controller {
@@ -125,12 +125,7 @@ impl Controller {
         followed: watch::Sender<Followed>,
     ) -> Result<Self, ObserveError> {
         let wanted = Wanted::load(settings.volume.wanted.clone())?;
-        credentials.inherit(wanted.requests().values().filter_map(|request| {
-            Some((
-                request.source.credential.clone()?,
-                request.credential_id.clone()?,
-            ))
-        }));
+        credentials.inherit(wanted.lent());
         Ok(Self {
             client: ctx.client.clone(),
             wanted,

@@ -11,14 +11,14 @@ use tracing::{error, warn};
 use super::memory::{Memory, Running, newest_status};
 use super::{Controller, PATIENCE};
 use crate::crd::Target;
-use crate::credentials::Known;
+use crate::credentials::{Known, Lent};
 use crate::demand::SourceWish;
 use crate::metrics::Trigger;
 use crate::reconcile::plan::Owner;
 use crate::reconcile::snapshot::{FileView, Snapshot, SourceView, Wants};
 use crate::reconcile::{self, Again, Finished, backoff};
 use crate::releases::{Entry, Key};
-use crate::view::{Trouble, WantView};
+use crate::view::{Trouble, WantView, signed};
 
 impl Controller {
     pub(super) fn touch(&mut self, key: Key, trigger: Trigger) {
@@ -224,7 +224,7 @@ impl Controller {
         };
         let chart = &wish.chart;
         if let Some(missing) = self.missing_credential(chart) {
-            return SourceView::Credential(missing);
+            return SourceView::Credential(missing.0, missing.1);
         }
         let files = wish.files.iter().filter_map(|(file, place)| {
             let view = self.file(&entry.key, wish.source(&place.source)?, &place.key);
@@ -253,20 +253,25 @@ impl Controller {
                 }
                 view => view,
             },
-            Some(Known::Problem { problem, .. }) => WantView::Problem(Trouble {
+            Some((lent, Known::Problem { problem, .. })) => WantView::Problem(Trouble {
                 reason: "CredentialMissing",
-                message: format!("secretRef: {problem}"),
+                message: match lent {
+                    Lent::Credential(_) => format!("secretRef: {problem}"),
+                    Lent::Keys(_) => format!("chart.verify.secretRef: {problem}"),
+                },
                 source: false,
             }),
             Some(_) => WantView::Pending("its credential is being read".to_owned()),
         }
     }
 
-    /// What is known of the credential of a source, if that keeps it from being asked.
-    fn missing_credential(&self, wish: &SourceWish) -> Option<Known> {
-        let secret = wish.source.credential.as_ref()?;
-        let missing = self.credentials.id(secret).is_none();
-        missing.then(|| self.credentials.known(secret))
+    /// What is known of the credential of a source, or of the keys for it, if that keeps it
+    /// from being asked or verified.
+    fn missing_credential(&self, wish: &SourceWish) -> Option<(Lent, Known)> {
+        let mut lent = wish.lent().into_iter();
+        let missing = lent.find(|lent| self.credentials.id(lent).is_none())?;
+        let known = self.credentials.known(&missing);
+        Some((missing, known))
     }
 
     fn view(&self, key: &Key, wish: &SourceWish, want: &str) -> WantView {
@@ -277,7 +282,9 @@ impl Controller {
             .get(key)
             .and_then(|memory| memory.asked.get(name));
         let doubted = asked.is_some_and(|asked| asked.doubted);
-        match self.served.view(name, want) {
+        let asked = wish.wants.iter().find(|asked| asked.key == want);
+        let verify = asked.and_then(|asked| asked.spec.verify.as_ref());
+        match signed(self.served.view(name, want), verify) {
             WantView::Good { .. } if self.is_outdated(key, name) => WantView::Pending(
                 "the source is being checked, since the HelmRelease was edited".to_owned(),
             ),

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tandem_shared::source::CredentialRef;
 use tokio::task::block_in_place;
 use tracing::{error, warn};
 
 use super::Controller;
-use crate::credentials;
-use crate::demand::{self, Part, Wish};
+use crate::credentials::{self, Lent};
+use crate::demand::{self, Part, SourceWish, Wish};
 use crate::releases::Entry;
 use crate::wanted::SourceFilter;
 
@@ -31,6 +30,7 @@ impl Controller {
             .iter()
             .map(|entry| (entry.key.to_string(), entry))
             .collect();
+        let keys = self.credentials.keys();
         let wishes = names.iter().flat_map(|(name, entry)| {
             let wish = entry.wish.as_ref().ok();
             wish.into_iter()
@@ -38,13 +38,17 @@ impl Controller {
         });
         let parts = wishes.filter_map(|(name, wish)| {
             let credential = match &wish.source.credential {
-                Some(secret) => Some(self.credentials.id(secret)?),
+                Some(secret) => {
+                    let lent = Lent::Credential(secret.clone());
+                    Some(self.credentials.id(&lent)?)
+                }
                 None => None,
             };
             Some(Part {
                 helm_release: name,
                 wish,
                 credential,
+                keys: &keys,
             })
         });
         let requests = demand::requests(parts, self.wanted.extras(), &self.settings.sources);
@@ -86,16 +90,15 @@ impl Controller {
         let entries: Vec<Arc<Entry>> = self.releases.iter().cloned().collect();
         let wishes = entries.iter().filter_map(|entry| entry.wish.as_ref().ok());
         for wish in wishes.flat_map(Wish::sources) {
-            let Some(secret) = &wish.source.credential else {
-                continue;
-            };
-            match &wish.embedded {
-                Some(values) => {
-                    block_in_place(|| self.credentials.learn(secret, Ok(values.clone())));
-                }
-                None => {
-                    if self.credentials.ask(secret).1 {
-                        unread.push(secret.clone());
+            for lent in wish.lent() {
+                match (&lent, &wish.embedded) {
+                    (Lent::Credential(_), Some(values)) => {
+                        block_in_place(|| self.credentials.learn(&lent, Ok(values.clone())));
+                    }
+                    _ => {
+                        if self.credentials.ask(&lent).1 {
+                            unread.push(lent);
+                        }
                     }
                 }
             }
@@ -115,7 +118,7 @@ impl Controller {
             if let Some(secret) = &request.source.credential
                 && self.served.is_refused(name)
             {
-                doubtful.insert(secret.clone());
+                doubtful.insert(Lent::Credential(secret.clone()));
             }
         }
         for secret in doubtful {
@@ -123,9 +126,9 @@ impl Controller {
         }
     }
 
-    pub(super) fn read_credential(&mut self, secret: CredentialRef) {
+    pub(super) fn read_credential(&mut self, secret: Lent) {
         // What stood in a URL is in no Secret.
-        if secret.name.contains(':') {
+        if secret.secret().name.contains(':') {
             return;
         }
         let client = self.client.clone();
@@ -141,12 +144,12 @@ impl Controller {
         if !self.releases.is_listed() || !self.looked {
             return;
         }
-        let named: BTreeSet<CredentialRef> = self
+        let named: BTreeSet<Lent> = self
             .releases
             .iter()
             .filter_map(|entry| entry.wish.as_ref().ok())
             .flat_map(Wish::sources)
-            .filter_map(|wish| wish.source.credential.clone())
+            .flat_map(SourceWish::lent)
             .collect();
         let mut used = self.wanted.credentials();
         used.extend(self.served.credentials());

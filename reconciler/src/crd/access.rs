@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
+use tandem_shared::source::CredentialRef;
+use tandem_shared::verify::Verify;
 
 use super::{FileRef, HelmRelease, HelmReleaseSpec, KeySelector, Rollback, Test, ValuesFromSource};
 
@@ -66,6 +68,8 @@ pub struct GitChart {
     pub skip_dependencies: bool,
     /// Submodules that the path touches are followed.
     pub submodules: bool,
+    /// What has to be signed, and by whose keys.
+    pub verify: Option<Verify>,
 }
 
 /// A chart of a Helm repository.
@@ -97,6 +101,12 @@ pub enum InvalidSpec {
          chart.path, or chart.repository, chart.name and chart.version"
     )]
     NoChartSource,
+    /// Signatures are to be verified of a chart that has none.
+    #[error(
+        "chart.verify is for charts from git, whose commits and tags are signed; leave it out, or \
+         set chart.git and chart.path"
+    )]
+    VerifyWithoutGit,
     /// Helm 2 is asked for.
     #[error(
         "spec.helmVersion {0:?} is not supported: convert the release to Helm 3 and set v3 or \
@@ -216,7 +226,17 @@ impl HelmRelease {
                     .map(|secret| secret.resolve(&self.own_namespace())),
                 skip_dependencies: chart.skip_dep_update.unwrap_or(false),
                 submodules: chart.submodules.unwrap_or(false),
+                verify: chart.verify.as_ref().map(|verify| Verify {
+                    mode: verify.mode.unwrap_or_default().into(),
+                    keys: CredentialRef {
+                        namespace: self.own_namespace(),
+                        name: verify.secret_ref.name.clone(),
+                    },
+                }),
             }));
+        }
+        if chart.verify.is_some() {
+            return Err(InvalidSpec::VerifyWithoutGit);
         }
         let repository = non_empty(chart.repository.as_deref());
         let name = non_empty(chart.name.as_deref());
@@ -301,6 +321,14 @@ impl HelmRelease {
         let mut all = Vec::new();
         if let (field, Some(secret)) = source.secret() {
             all.push(named(field, secret.clone()));
+        }
+        if let ChartSource::Git(GitChart {
+            verify: Some(verify),
+            ..
+        }) = &source
+        {
+            let CredentialRef { namespace, name } = verify.keys.clone();
+            all.push(named("chart.verify.secretRef", (namespace, name)));
         }
         for source in self.spec.values_sources() {
             if let Some(FileRef::Git {

@@ -28,6 +28,9 @@ pub struct ChartSpec {
     /// credential of the repository where they lie on the same host, else with none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submodules: Option<bool>,
+    /// Release only what is signed by one of these keys; for charts from git.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifySpec>,
 
     /// URL of a Helm repository; or of an OCI registry, `oci://host/path`, as for `helm push`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,6 +45,43 @@ pub struct ChartSpec {
     /// `password`, or of type `kubernetes.io/dockerconfigjson`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart_pull_secret: Option<LocalObjectReference>,
+}
+
+/// What has to be signed, and by whose keys.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifySpec {
+    /// What has to be signed; `HEAD` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<VerifyMode>,
+    /// Secret with public keys: `*.asc` for armored OpenPGP keys, `*.pub` or `*.sshpub` for
+    /// OpenSSH ones.
+    pub secret_ref: LocalObjectReference,
+}
+
+/// What has to be signed: `HEAD`, the commit that the ref stands for, which is the default;
+/// `Tag`, the annotated tag that the ref is; `TagAndHEAD`, both.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum VerifyMode {
+    /// The commit.
+    #[default]
+    #[serde(rename = "HEAD")]
+    Head,
+    /// The tag.
+    Tag,
+    /// Both.
+    #[serde(rename = "TagAndHEAD")]
+    TagAndHead,
+}
+
+impl From<VerifyMode> for tandem_shared::verify::VerifyMode {
+    fn from(mode: VerifyMode) -> Self {
+        match mode {
+            VerifyMode::Head => Self::Head,
+            VerifyMode::Tag => Self::Tag,
+            VerifyMode::TagAndHead => Self::TagAndHead,
+        }
+    }
 }
 
 /// An object by name, in the namespace of the HelmRelease unless another is named.

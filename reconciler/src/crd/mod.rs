@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use access::{ChartSource, GitChart, InvalidSpec, RepositoryChart, Target};
-pub use chart::{ChartSpec, LocalObjectReference, ObjectReference};
+pub use chart::{ChartSpec, LocalObjectReference, ObjectReference, VerifyMode, VerifySpec};
 pub use manifest::{CrdError, crd_yaml};
 pub use status::{
     Condition, ConditionType, FormerRelease, HelmReleaseStatus, LastTest, Operation,

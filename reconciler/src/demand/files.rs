@@ -127,6 +127,7 @@ fn place(
             let path = clean(&format!("{}/{path}", chart_spec.path));
             let spec = WantSpec {
                 submodules: chart_spec.submodules,
+                verify: chart_spec.verify.clone(),
                 ..spec(chart_spec.reference.clone(), path)
             };
             Ok((chart.clone(), spec))
@@ -150,7 +151,15 @@ fn place(
             } else {
                 wish(&own_name(release, &[b"git"], url))
             };
-            Ok((wish, spec(reference, clean(path))))
+            let verify = chart_spec.verify.clone().filter(|_| {
+                // Of the chart's commit, which has to be signed.
+                wish.name == chart.name && reference == chart_spec.reference
+            });
+            let spec = WantSpec {
+                verify,
+                ..spec(reference, clean(path))
+            };
+            Ok((wish, spec))
         }
     }
 }
@@ -174,6 +183,7 @@ fn spec(reference: Option<String>, path: String) -> WantSpec {
         path,
         skip_dependencies: false,
         submodules: false,
+        verify: None,
     }
 }
 

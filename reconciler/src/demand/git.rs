@@ -23,6 +23,7 @@ pub(super) fn wish(
         path: clean(&chart.path),
         skip_dependencies: chart.skip_dependencies || defaults.skip_dependencies,
         submodules: chart.submodules,
+        verify: chart.verify.clone(),
     };
     let mut wants = request::group([spec].into());
     for want in &mut wants {

@@ -9,7 +9,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tandem_shared::credentials::Values as Secrets;
 use tandem_shared::request::Want;
@@ -20,6 +20,7 @@ use self::files::Files;
 pub use self::requests::{Extras, OWNER, Part, requests};
 use crate::config::SourceDefaults;
 use crate::crd::{ChartSource, FileRef, HelmRelease, InvalidSpec};
+use crate::credentials::Lent;
 
 /// What one HelmRelease wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,18 @@ impl Wish {
 }
 
 impl SourceWish {
+    /// The Secrets that it needs: the credential of the source, and keys.
+    #[must_use]
+    pub fn lent(&self) -> BTreeSet<Lent> {
+        let credential = self.source.credential.clone().map(Lent::Credential);
+        let verify = self
+            .wants
+            .iter()
+            .filter_map(|want| want.spec.verify.as_ref());
+        let keys = verify.map(|verify| Lent::Keys(verify.keys.clone()));
+        credential.into_iter().chain(keys).collect()
+    }
+
     /// The key of the first want, which is the chart's in its source.
     #[must_use]
     pub fn key(&self) -> &str {

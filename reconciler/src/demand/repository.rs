@@ -26,6 +26,7 @@ pub(super) fn wish(release: &HelmRelease, chart: &RepositoryChart) -> SourceWish
         path: chart.name.clone(),
         skip_dependencies: false,
         submodules: false,
+        verify: None,
     };
     let prefer = preferred_version(release, &chart.version);
     let mut wants = request::group([spec].into());

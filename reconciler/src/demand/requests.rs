@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use semver::Version;
 use tandem_shared::artifact::Digest;
 use tandem_shared::request::{Prefer, Request, Want};
-use tandem_shared::source::SourceName;
+use tandem_shared::source::{CredentialRef, SourceName};
 use tandem_shared::version::Document;
 
 use super::SourceWish;
@@ -23,6 +23,8 @@ pub struct Part<'a> {
     pub wish: &'a SourceWish,
     /// The id of its credential, if it has one.
     pub credential: Option<&'a str>,
+    /// The ids of the keys that its wants name, as far as they may be used.
+    pub keys: &'a BTreeMap<CredentialRef, String>,
 }
 
 /// What requests hold besides what HelmReleases say.
@@ -63,6 +65,8 @@ pub fn requests<'a>(
                 ..want.clone()
             });
             all.used_by.push(part.helm_release.to_owned());
+            let keys = want.spec.verify.as_ref();
+            all.keys_id = keys.and_then(|verify| part.keys.get(&verify.keys).cloned());
             // The sidecar takes what was resolved for the chart that it finds.
             let mut resolved = std::mem::take(&mut all.prefer.dependencies);
             resolved.extend(want.prefer.dependencies.iter().cloned());

@@ -29,6 +29,8 @@ fn release(namespace: &str, name: &str, spec: serde_json::Value) -> HelmRelease 
     .unwrap()
 }
 
+const NO_KEYS: &BTreeMap<CredentialRef, String> = &BTreeMap::new();
+
 fn git(url: &str, path: &str) -> serde_json::Value {
     json!({"chart": {"git": url, "ref": "main", "path": path}})
 }
@@ -43,6 +45,7 @@ fn all(releases: &[HelmRelease]) -> BTreeMap<SourceName, Request> {
             helm_release: key,
             wish,
             credential: None,
+            keys: NO_KEYS,
         })
     });
     requests(parts, &Extras::default(), &defaults())
@@ -316,6 +319,7 @@ fn a_range_of_versions_keeps_what_it_stood_for() {
             helm_release: "a/one",
             wish: &wishes[at],
             credential: None,
+            keys: NO_KEYS,
         });
         let made = requests(parts, &Extras::default(), &defaults());
         let prefer = &made[&wishes[0].name].wants[0].prefer;
@@ -343,6 +347,7 @@ fn what_dependencies_stood_for_is_preferred_by_all_who_saw_it() {
             helm_release: "a/x",
             wish,
             credential: None,
+            keys: NO_KEYS,
         });
         let all = requests(parts, &Extras::default(), &defaults());
         let request = all.into_values().next().unwrap();
@@ -353,6 +358,96 @@ fn what_dependencies_stood_for_is_preferred_by_all_who_saw_it() {
     assert_eq!(charts, ["i1:new", "i1:old"]);
     wishes.reverse();
     assert_eq!(preferred(&wishes), first);
+}
+
+#[test]
+fn what_is_to_be_signed_is_asked_for_with_the_keys_of_the_own_namespace() {
+    let mut spec = git("https://h/r.git", "x");
+    spec["chart"]["verify"] = json!({"mode": "Tag", "secretRef": {"name": "signers"}});
+    let beside = json!({"git": "https://h/r.git", "ref": "main", "path": "prod.yaml"});
+    let mut elsewhere = beside.clone();
+    elsewhere["ref"] = json!("other");
+    let mut other = beside.clone();
+    other["git"] = json!("https://h/other.git");
+    spec["valuesFrom"] = json!([
+        {"chartFileRef": {"path": "values-prod.yaml"}},
+        {"chartFileRef": {"path": "may-be.yaml", "optional": true}},
+        {"gitFileRef": beside}, {"gitFileRef": elsewhere}, {"gitFileRef": other},
+    ]);
+    let one = wish(&release("a", "one", spec), &defaults()).unwrap();
+    let secret = CredentialRef {
+        namespace: "a".into(),
+        name: "signers".into(),
+    };
+    let keys = BTreeMap::from([(secret.clone(), "id".to_owned())]);
+    let made = |keys| {
+        let parts = one.sources().map(|wish| Part {
+            helm_release: "a/one",
+            wish,
+            credential: None,
+            keys,
+        });
+        requests(parts, &Extras::default(), &defaults())
+    };
+    let asked = |keys| {
+        let wants = made(keys).into_values().flat_map(|request| request.wants);
+        let wants = wants.map(|want| {
+            let verify = want.spec.verify;
+            let mode = verify.map(|verify| {
+                assert_eq!(verify.keys, secret);
+                verify.mode
+            });
+            (want.spec.path, want.spec.reference, mode, want.keys_id)
+        });
+        let mut wants: Vec<_> = wants.collect();
+        wants.sort();
+        wants
+    };
+    let want = |path: &str, reference: &str, signed: bool, id: bool| {
+        let mode = signed.then_some(tandem_shared::verify::VerifyMode::Tag);
+        let id = id.then(|| "id".to_owned());
+        (path.to_owned(), Some(reference.to_owned()), mode, id)
+    };
+    for (keys, id) in [(&keys, true), (NO_KEYS, false)] {
+        let expected = [
+            // Of other commits than the chart's, and so not its affair.
+            want("prod.yaml", "main", false, false),
+            want("prod.yaml", "main", true, id),
+            want("prod.yaml", "other", false, false),
+            want("x", "main", true, id),
+            want("x/may-be.yaml", "main", true, id),
+            want("x/values-prod.yaml", "main", true, id),
+        ];
+        assert_eq!(asked(keys), expected);
+    }
+    let lent: Vec<Lent> = one.chart.lent().into_iter().collect();
+    assert_eq!(lent, [Lent::Keys(secret)]);
+    let default = json!({"chart": {"git": "https://h/r.git", "path": "x",
+        "verify": {"secretRef": {"name": "signers"}}}});
+    let default = wish(&release("a", "one", default), &defaults()).unwrap();
+    let verify = default.chart.wants[0].spec.verify.as_ref().unwrap();
+    assert_eq!(verify.mode, tandem_shared::verify::VerifyMode::Head);
+}
+
+#[test]
+fn signatures_are_asked_for_of_charts_from_git_alone_and_by_names_that_can_exist() {
+    let chart = json!({"repository": "https://h", "name": "web", "version": "1.0.0",
+        "verify": {"secretRef": {"name": "signers"}}});
+    let error = wish(&release("a", "one", json!({"chart": chart})), &defaults()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("chart.verify is for charts from git")
+    );
+    let mut spec = git("https://h/r.git", "x");
+    spec["chart"]["verify"] = json!({"secretRef": {"name": "../other"}});
+    let error = wish(&release("a", "one", spec), &defaults()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("chart.verify.secretRef names"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -372,6 +467,7 @@ fn tokens_and_rejections_are_kept() {
         helm_release: "a/one",
         wish: &wish.chart,
         credential: Some("id"),
+        keys: NO_KEYS,
     };
     let made = requests([part], &extras, &defaults());
     let request = &made[&wish.chart.name];

@@ -7,13 +7,14 @@ use kube::Client;
 use tandem_shared::artifact::Digest;
 use tandem_shared::manifest::Good;
 use tandem_shared::request::Resolution;
+use tandem_shared::verify::Verified;
 
 use super::artifacts::Artifacts;
 use super::layers::{LayersError, Stuck, layers};
 use super::plan::{Blocked, Desired, Present, RollbackPolicy, TestPolicy, Want};
 use super::snapshot::{Snapshot, SourceView, Wants};
 use crate::crd::{HelmRelease, Target};
-use crate::credentials::Known;
+use crate::credentials::{Known, Lent};
 use crate::identity::{Identity, Inputs};
 use crate::releases::Unclear;
 use crate::status::{Obstacle, ObstacleKind};
@@ -52,6 +53,8 @@ pub struct Found {
     pub artifact: Digest,
     /// What its dependencies stand for, if it has any.
     pub dependencies: Option<Resolution>,
+    /// Who signed it, if that is asked for.
+    pub verified_by: Option<Verified>,
 }
 
 /// What was collected.
@@ -131,6 +134,7 @@ pub async fn gather(
         revision: revision.clone(),
         artifact: chart.artifact.clone(),
         dependencies: chart.resolution(),
+        verified_by: chart.verified_by.clone(),
     });
     let without_values = |obstacle, retry| Gathered {
         chart: had.clone(),
@@ -201,18 +205,21 @@ fn chart<'a>(
                 message: unclear.to_string(),
             });
         }
-        SourceView::Credential(Known::Problem { problem, .. }) => {
+        SourceView::Credential(lent, Known::Problem { problem, .. }) => {
             let named = release.chart_source().ok();
-            let field = named.map_or("chart", |source| source.secret().0);
+            let field = match lent {
+                Lent::Credential(_) => named.map_or("chart", |source| source.secret().0),
+                Lent::Keys(_) => "chart.verify.secretRef",
+            };
             return Err(Obstacle {
                 kind: ObstacleKind::ChartFailed,
                 reason: "CredentialMissing",
                 message: format!("{field}: {problem}"),
             });
         }
-        SourceView::Credential(_) => {
+        SourceView::Credential(..) => {
             return Err(Obstacle::fetching(
-                "the credential of the chart source is being read",
+                "the credential of the chart source, or the keys for it, are being read",
             ));
         }
         SourceView::Wants(wants) => wants,

@@ -8,7 +8,7 @@ use tandem_shared::source::SourceName;
 
 use super::plan::{Failures, Owner};
 use crate::crd::{FileRef, HelmReleaseStatus, Target};
-use crate::credentials;
+use crate::credentials::{Known, Lent};
 use crate::demand::FileWish;
 use crate::releases::{Entry, Unclear};
 use crate::storage::History;
@@ -40,8 +40,8 @@ pub struct Snapshot {
 pub enum SourceView {
     /// It doesn't say what it wants.
     Unclear(Unclear),
-    /// It isn't asked for, for want of a credential.
-    Credential(credentials::Known),
+    /// It isn't asked for, or not verified, for want of a Secret.
+    Credential(Lent, Known),
     /// What the volume says.
     Wants(Wants),
 }

@@ -135,6 +135,10 @@ impl Pass<'_> {
             values_sources: values_sources(&self.snapshot.source),
             artifact: self.chart.as_ref().map(|chart| chart.artifact.clone()),
             chart_revision: self.chart.as_ref().map(|chart| chart.revision.clone()),
+            verified_by: self
+                .chart
+                .as_ref()
+                .and_then(|chart| chart.verified_by.clone()),
             released: self.draft.status.revision.clone(),
             action: action.to_owned(),
             reason,

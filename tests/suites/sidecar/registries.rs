@@ -33,10 +33,12 @@ fn chart(name: &str, version: &str) -> Want {
             path: name.to_owned(),
             skip_dependencies: false,
             submodules: false,
+            verify: None,
         },
         group: String::new(),
         rejected: Default::default(),
         prefer: Prefer::default(),
+        keys_id: None,
         used_by: Vec::new(),
     }
 }
