@@ -59,8 +59,8 @@ pub(super) fn build(
                 if before.verify != want.spec.verify && want.spec.verify.is_some() {
                     result.good = None;
                 }
-                state.settled.remove(&want.key);
-                state.contained.remove(&want.key);
+                state.git.settled.remove(&want.key);
+                state.git.contained.remove(&want.key);
             }
             signatures::drop_unverified(result, want);
         }
@@ -117,7 +117,7 @@ pub(super) fn build(
             state.publish(context, true);
         }
     }
-    submodules.end(&mut state.submodules, &mut state.fetched);
+    submodules.end(&mut state.git.submodules, &mut state.git.fetched);
     state.rejections = Some(observed.digest.clone());
     Ok(())
 }
@@ -178,7 +178,7 @@ fn is_settled(
             *commit,
             signatures::full_name(state, want).as_deref(),
         )?;
-        if !there || state.settled.get(&want.key) != Some(&now) {
+        if !there || state.git.settled.get(&want.key) != Some(&now) {
             return Ok(false);
         }
     }
@@ -263,7 +263,7 @@ fn at(
         })
     };
     // What submodules there are has to be known, so that they stay.
-    let known = state.contained.get(&want.key);
+    let known = state.git.contained.get(&want.key);
     if let (Some(prior), Some(contained)) = (prior_there, known.filter(|_| !want.spec.submodules))
         && snapshot::folder_of(&snapshot, &want.spec)? == Some(*contained)
     {
@@ -275,7 +275,7 @@ fn at(
     if let Some(prior) = prior_there
         && (prior.inputs == identity || prior.resolved_for.as_ref() == Some(&identity))
     {
-        state.waiting.remove(&want.key);
+        state.git.waiting.remove(&want.key);
         return Ok(unchanged(prior, contained));
     }
     let Some(downloaded) = dependencies::resolve(context, state, want, &plan, &identity, prior)?
@@ -284,7 +284,7 @@ fn at(
     };
     let more = dependencies::files(context, &plan, &downloaded).inspect_err(|_| {
         let again = Instant::now() + ARCHIVE_AGAIN;
-        state.recheck = state.recheck.into_iter().chain([again]).min();
+        state.look.recheck = state.look.recheck.into_iter().chain([again]).min();
     })?;
     let hold = context.inventory.hold(&state.name);
     let exported = snapshot::export(&snapshot, &plan, more, limits, served, &hold, rewrite)?;
@@ -403,8 +403,8 @@ fn apply(
                     tracing::info!(source = %state.name, want = %want.key, r#ref = %asked_name(want), path = %want.spec.path, commit = outcome.good.commit.as_deref(), digest = %outcome.good.artifact, "built an artifact");
                 }
                 match outcome.contained {
-                    Some(folder) => state.contained.insert(want.key.clone(), folder),
-                    None => state.contained.remove(&want.key),
+                    Some(folder) => state.git.contained.insert(want.key.clone(), folder),
+                    None => state.git.contained.remove(&want.key),
                 };
                 result.good = Some(outcome.good);
                 result.problem = None;
@@ -434,8 +434,8 @@ fn apply(
             group::blame(result, trouble, now);
         }
         match settled {
-            Some(settled) => state.settled.insert(want.key.clone(), settled),
-            None => state.settled.remove(&want.key),
+            Some(settled) => state.git.settled.insert(want.key.clone(), settled),
+            None => state.git.settled.remove(&want.key),
         };
     }
     Ok(())

@@ -43,23 +43,24 @@ pub(super) fn resolve(
     prior: Option<&Good>,
 ) -> Result<Option<Vec<ResolvedDependency>>, SnapshotError> {
     if plan.remote.is_empty() {
-        state.waiting.remove(&want.key);
+        state.git.waiting.remove(&want.key);
         return Ok(Some(Vec::new()));
     }
     let held = prior.and_then(Good::resolution);
     let known = held.iter().chain(&want.prefer.dependencies);
     let pins = remote::pins(&plan.remote, identity, known);
     let same = state
+        .git
         .waiting
         .get(&want.key)
         .filter(|waiting| waiting.identity == identity);
     // What one want of this check has begun to download, another shares.
-    let since = same.map_or(state.begun, |waiting| waiting.since);
+    let since = same.map_or(state.look.begun, |waiting| waiting.since);
     let waiting = Waiting {
         identity: identity.to_owned(),
         since,
     };
-    state.waiting.insert(want.key.clone(), waiting);
+    state.git.waiting.insert(want.key.clone(), waiting);
     let mut found = Vec::new();
     let mut failed = None;
     let mut coming = false;
@@ -74,12 +75,12 @@ pub(super) fn resolve(
     }
     match failed {
         _ if coming => {
-            state.coming = true;
+            state.look.coming = true;
             Ok(None)
         }
         Some(error) => Err(error),
         None => {
-            state.waiting.remove(&want.key);
+            state.git.waiting.remove(&want.key);
             Ok(Some(found))
         }
     }
@@ -115,9 +116,9 @@ fn ask(
         pinned: known.as_deref(),
         source: &state.name,
         since,
-        anew: state.anew,
-        timeout: state.timeout,
-        interval: state.interval,
+        anew: state.look.anew,
+        timeout: state.look.timeout,
+        interval: state.look.interval,
         full: context.over_budget(),
     };
     let (failure, again) = match context.dependencies.ask(&wanted) {
@@ -130,7 +131,7 @@ fn ask(
         Answer::Full => (FULL.to_owned(), Some(Instant::now() + FULL_AGAIN)),
         Answer::Failed(why, again) => (why.to_string(), again),
     };
-    state.recheck = state.recheck.into_iter().chain(again).min();
+    state.look.recheck = state.look.recheck.into_iter().chain(again).min();
     Err(fail(failure, true))
 }
 

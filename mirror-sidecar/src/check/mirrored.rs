@@ -44,7 +44,7 @@ pub(super) fn run(
     })?;
     let id = request.credential_id.as_deref().unwrap_or_default();
     // Remembered only as long as it leads there.
-    let moved = state.moved.take();
+    let moved = state.git.moved.take();
     let mut moved = moved.filter(|(from, _)| *from == address.url);
     if let Some((_, to)) = &moved {
         address = to.clone();
@@ -63,7 +63,7 @@ pub(super) fn run(
             timeout,
         };
         let Err(error) = on_some_mirror(context, state, observed, remote, exchanged) else {
-            state.moved = moved;
+            state.git.moved = moved;
             return Ok(());
         };
         if moved.is_none()
@@ -85,7 +85,7 @@ pub(super) fn run(
         }
         return Err(Failed {
             reason,
-            message: shown(&error, state.broken, remote),
+            message: shown(&error, state.git.broken, remote),
         });
     }
 }
@@ -110,11 +110,11 @@ fn on_some_mirror(
     remote: Remote<'_>,
     exchanged: &mut bool,
 ) -> Result<(), MirrorError> {
-    if !state.broken {
+    if !state.git.broken {
         match on_mirror(context, state, observed, remote, exchanged, false) {
             Err(error) if error.is_corrupt() => {
                 tracing::warn!(source = %state.name, %error, "the local mirror is broken and is made anew");
-                state.broken = true;
+                state.git.broken = true;
             }
             other => return other,
         }
@@ -122,12 +122,12 @@ fn on_some_mirror(
     *exchanged = true;
     match on_mirror(context, state, observed, remote, exchanged, true) {
         Ok(()) => {
-            state.broken = false;
+            state.git.broken = false;
             Ok(())
         }
         // An empty mirror can't be broken: what is, lies on the other side.
         Err(error) if error.is_corrupt() => {
-            state.broken = false;
+            state.git.broken = false;
             build_held(context, state, observed, remote)?;
             let message = format!("the remote's own repository seems to be broken: {error}");
             Err(MirrorError::Git {
@@ -199,12 +199,15 @@ fn on_mirror(
         build::build(context, state, observed, &mirror, &found)?;
     }
     let mut kept = asked;
-    kept.extend(submodules::kept(&observed.document, &mut state.submodules));
-    if failure.is_none() && state.held != kept {
+    kept.extend(submodules::kept(
+        &observed.document,
+        &mut state.git.submodules,
+    ));
+    if failure.is_none() && state.git.held != kept {
         mirror.keep_only(&kept)?;
-        state.held = kept;
+        state.git.held = kept;
     }
-    if std::mem::take(&mut state.fetched) {
+    if std::mem::take(&mut state.git.fetched) {
         match mirror.repack_if_due() {
             Ok(true) => tracing::info!(source = %state.name, "repacked the mirror"),
             Ok(false) => {}

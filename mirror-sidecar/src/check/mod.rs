@@ -14,22 +14,20 @@ mod repository;
 mod resolve;
 mod shorts;
 mod signatures;
+mod state;
 mod submodules;
 mod web;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use git2::Oid;
 use jiff::Timestamp;
 use tandem_shared::manifest::{ObservedRequest, Reason, SourceState};
 use tandem_shared::observe::Observed;
-use tandem_shared::request::{Request, WantSpec};
-use tandem_shared::source::{SourceKind, SourceName};
+use tandem_shared::request::Request;
+use tandem_shared::source::SourceKind;
 use tandem_shared::version;
 
-use crate::address::Address;
 use crate::config::Config;
 use crate::dependencies::Dependencies;
 use crate::git::Git;
@@ -37,15 +35,12 @@ use crate::github;
 use crate::health::Health;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
-use crate::mirror::{Direct, Manner};
-use crate::oci;
-use crate::places::{Places, Seat};
+use crate::mirror::Direct;
+use crate::places::Places;
 use crate::schedule::backoff;
-use crate::serving::Serving;
 use crate::web::Web;
-use dependencies::Waiting;
-use resolve::Miss;
-use signatures::Settled;
+use state::Look;
+pub use state::State;
 
 /// Limits of what a request may ask for, in seconds.
 const INTERVAL: std::ops::RangeInclusive<u64> = 1..=7 * 24 * 3600;
@@ -94,71 +89,6 @@ impl Context {
     }
 }
 
-/// What is remembered of a source from check to check.
-#[derive(Debug)]
-pub struct State {
-    name: SourceName,
-    serving: Serving,
-    /// What the asked names stood for when the remote was last asked.
-    known: BTreeMap<String, Known>,
-    /// At which commit, and by which keys, each want was last dealt with, for good.
-    settled: BTreeMap<String, Settled>,
-    /// Folders whose object alone decides about the artifact, by want.
-    contained: BTreeMap<String, Oid>,
-    /// Commits of the submodules that each want touches.
-    submodules: BTreeMap<WantSpec, BTreeSet<Oid>>,
-    /// Names that the mirror was last asked to hold.
-    held: BTreeSet<String>,
-    credential: Option<String>,
-    /// The request whose rejections were looked into.
-    rejections: Option<String>,
-    broken: bool,
-    fetched: bool,
-    /// How the remote is asked for its refs.
-    manner: Manner,
-    /// Where the repository has moved to, beside the place where it is said to be.
-    moved: Option<(String, Address)>,
-    /// The place at which it is worked on, once the remote has answered.
-    seat: Option<Seat>,
-    /// Of a file behind a URL: what was got last.
-    file: Option<web::Got>,
-    /// Of a Helm repository: what was read of its index.
-    repository: Option<repository::Read>,
-    /// What a registry takes as a proof of who asks.
-    tokens: oci::Tokens,
-    /// Why something that is wanted may be had in a moment, and was tried how often in vain.
-    again: Option<Reason>,
-    retries: u32,
-    /// Wants whose dependencies aren't all here.
-    waiting: BTreeMap<String, Waiting>,
-    /// Whether some are on their way, as this check saw it.
-    coming: bool,
-    /// When this check began.
-    begun: Instant,
-    /// When somebody last asked for a look, or brought another credential.
-    anew: Instant,
-    /// When this check has to be made again without asking the remote.
-    recheck: Option<Instant>,
-    /// The last refresh token that the remote was asked for.
-    refreshed: Option<String>,
-    /// Of the request.
-    timeout: Duration,
-    interval: Duration,
-}
-
-/// What an asked name stood for.
-#[derive(Clone, Debug)]
-enum Known {
-    Found {
-        full_name: String,
-    },
-    Missing {
-        miss: Miss,
-        again: Option<Instant>,
-        misses: u32,
-    },
-}
-
 /// How a check ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
@@ -176,95 +106,6 @@ struct Failed {
     message: String,
 }
 
-impl State {
-    /// Takes up what is served of the source that `request` names.
-    #[must_use]
-    pub fn take_up(context: &Context, request: &Request) -> Self {
-        let serving = Serving::take_up(&context.config.volume.served, &request.source);
-        context
-            .inventory
-            .published(&request.source.name(), serving.manifest(), false);
-        Self {
-            name: request.source.name(),
-            serving,
-            known: BTreeMap::new(),
-            settled: BTreeMap::new(),
-            contained: BTreeMap::new(),
-            submodules: BTreeMap::new(),
-            held: BTreeSet::new(),
-            credential: None,
-            rejections: None,
-            broken: false,
-            fetched: false,
-            manner: Manner::default(),
-            moved: None,
-            seat: None,
-            file: None,
-            repository: None,
-            tokens: oci::Tokens::default(),
-            again: None,
-            retries: 0,
-            waiting: BTreeMap::new(),
-            coming: false,
-            begun: Instant::now(),
-            anew: Instant::now(),
-            recheck: None,
-            refreshed: None,
-            timeout: Duration::from_secs(*TIMEOUT.start()),
-            interval: Duration::from_secs(*INTERVAL.start()),
-        }
-    }
-
-    /// How the source was when it was last looked at, now or by a predecessor.
-    #[must_use]
-    pub fn standing(&self) -> &SourceState {
-        &self.serving.manifest().state
-    }
-
-    /// Waits until it may be worked on, if that isn't so yet.
-    fn sit_down(&mut self, context: &Context) {
-        if self.seat.is_none() {
-            self.seat = Some(context.places.work(self.standing()));
-        }
-    }
-
-    fn is_failing(&self) -> bool {
-        self.serving.manifest().failure.is_some()
-    }
-
-    fn publish(&mut self, context: &Context, soon: bool) -> bool {
-        let now = tandem_shared::clock::now();
-        let result = if soon {
-            self.serving.publish_soon(now)
-        } else {
-            self.serving.publish(now)
-        };
-        let what = format!("manifest {}", self.name);
-        match result {
-            Ok(written) => {
-                if written {
-                    context.metrics.manifest_published();
-                    context.inventory.published(
-                        &self.name,
-                        self.serving.manifest(),
-                        !self.waiting.is_empty(),
-                    );
-                }
-                if context.health.well(&what) {
-                    tracing::info!(source = %self.name, "the volume takes manifests again");
-                }
-                true
-            }
-            Err(error) => {
-                if context.health.trouble(&what, &error.to_string()) {
-                    tracing::error!(source = %self.name, %error, "can't publish a manifest");
-                }
-                false
-            }
-        }
-    }
-}
-
 /// Looks at a source. `poll` asks the remote even if nothing new is wanted.
 #[must_use]
 pub fn check(
@@ -279,19 +120,20 @@ pub fn check(
             .interval_seconds
             .clamp(*INTERVAL.start(), *INTERVAL.end()),
     );
+    let timeout = Duration::from_secs(
+        request
+            .timeout_seconds
+            .clamp(*TIMEOUT.start(), *TIMEOUT.end()),
+    );
     let anew = state
         .refreshed
         .as_ref()
         .unwrap_or(&state.serving.manifest().handled_refresh)
         != &request.refresh
         || request.credential_id != state.credential;
-    let mut exchanged = poll || anew || state.is_failing() || state.broken;
-    (state.coming, state.recheck, state.interval) = (false, None, interval);
+    let mut exchanged = poll || anew || state.is_failing() || state.git.broken;
     state.again = None;
-    state.begun = Instant::now();
-    if anew {
-        state.anew = state.begun;
-    }
+    state.look = Look::begin(&state.look, anew, timeout, interval);
     let result = attempt(context, state, observed, &mut exchanged);
     state.seat = None;
     if context.git.is_cancelled() {
@@ -340,7 +182,7 @@ pub fn check(
     };
     state.credential.clone_from(&request.credential_id);
     state.refreshed = Some(request.refresh.clone());
-    let coming = state.coming;
+    let coming = state.look.coming;
     let manifest = state.serving.edit();
     if !coming {
         // Until then the answer isn't whole.
@@ -356,8 +198,9 @@ pub fn check(
             .collect(),
     });
     manifest.interval_seconds = Some(interval.as_secs());
-    forget_unwanted(state, request);
+    state.forget_unwanted(request);
     let sooner = state
+        .look
         .recheck
         .map(|at| at.saturating_duration_since(Instant::now()));
     state
@@ -371,7 +214,7 @@ pub fn check(
         &manifest.state,
         manifest.checked_at.map(Timestamp::as_second),
     );
-    let again = state.recheck;
+    let again = state.look.recheck;
     if published {
         Ended {
             exchanged,
@@ -387,23 +230,6 @@ pub fn check(
     }
 }
 
-/// Lets go of what the request no longer names.
-fn forget_unwanted(state: &mut State, request: &Request) {
-    // What another version asks for can't be told, so nothing of it is over.
-    if version::check::<Request>(&request.schema).is_err() {
-        return;
-    }
-    let manifest = state.serving.edit();
-    let keys: BTreeSet<&String> = request.wants.iter().map(|want| &want.key).collect();
-    manifest.results.retain(|key, _| keys.contains(key));
-    let asked: BTreeSet<String> = request.wants.iter().map(resolve::asked_name).collect();
-    manifest.refs.retain(|name, _| asked.contains(name));
-    state.known.retain(|name, _| asked.contains(name));
-    state.settled.retain(|key, _| keys.contains(key));
-    state.contained.retain(|key, _| keys.contains(key));
-    state.waiting.retain(|key, _| keys.contains(key));
-}
-
 fn attempt(
     context: &Context,
     state: &mut State,
@@ -415,12 +241,7 @@ fn attempt(
         reason: Reason::Unsupported,
         message: format!("the request isn't followed: {error}"),
     })?;
-    let timeout = Duration::from_secs(
-        request
-            .timeout_seconds
-            .clamp(*TIMEOUT.start(), *TIMEOUT.end()),
-    );
-    state.timeout = timeout;
+    let timeout = state.look.timeout;
     match &request.source.kind {
         SourceKind::Git => mirrored::run(context, state, observed, timeout, exchanged),
         SourceKind::Helm => repository::run(context, state, observed, timeout, exchanged),

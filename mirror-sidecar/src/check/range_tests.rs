@@ -113,7 +113,7 @@ fn a_server_of_the_old_protocol_is_asked_for_tags_as_well() {
         digest: String::new(),
     };
     let mut state = crate::check::State::take_up(&sidecar.context, &wanted.document);
-    state.manner = crate::mirror::Manner::Old;
+    state.git.manner = crate::mirror::Manner::Old;
     sidecar.state = Some(state);
     assert_eq!(served(&mut sidecar), ("v1.1.0".into(), newest));
 }

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use tandem_shared::manifest::{Reason, RefRecord};
 use tandem_shared::request::{Request, Want};
 
+use super::Context;
 use super::shorts::{self, Short};
-use super::{Context, Known, State};
+use super::state::{Known, State};
 use crate::mirror::refs::{self, Asked, Found, HEAD, Listing, Question};
 use crate::mirror::tags::{self, Standing};
 use crate::mirror::{Item, Mirror, MirrorError};
@@ -90,7 +91,7 @@ pub(super) fn held(
 ) -> Result<BTreeMap<String, Resolved>, MirrorError> {
     let mut found = BTreeMap::new();
     for name in asked {
-        let resolved = match state.known.get(name) {
+        let resolved = match state.git.known.get(name) {
             Some(Known::Missing { miss, .. }) => Some(Err(miss.clone())),
             known => match mirror.held(name)? {
                 None => None,
@@ -141,9 +142,9 @@ fn exchange(
     exchanged: &mut bool,
 ) -> Result<BTreeMap<String, String>, MirrorError> {
     // Commits that are held, and what was looked up a moment ago, need no exchange.
-    let news = names
-        .iter()
-        .any(|(name, asked)| !matches!(asked, Asked::Commit(_)) && !state.known.contains_key(name));
+    let news = names.iter().any(|(name, asked)| {
+        !matches!(asked, Asked::Commit(_)) && !state.git.known.contains_key(name)
+    });
     let list = Question::about(names.values());
     let ask = *exchanged || news;
     *exchanged = false;
@@ -151,7 +152,7 @@ fn exchange(
     if ask && !list.is_empty() {
         state.publish(context, true);
         *exchanged = true;
-        listing = mirror.list(context.direct(), &list, &mut state.manner)?;
+        listing = mirror.list(context.direct(), &list, &mut state.git.manner)?;
         state.serving.edit().checked_at = Some(tandem_shared::clock::now());
     }
     let looked_up = if ask {
@@ -176,7 +177,7 @@ fn exchange(
             });
         }
         state.publish(context, true);
-        state.fetched = true;
+        state.git.fetched = true;
         let mut refused = mirror.fetch(&settling.items)?;
         if refused
             .keys()
@@ -184,7 +185,7 @@ fn exchange(
             && !list.is_empty()
         {
             // A ref moved between the listing and the fetch: its old object may be gone.
-            listing = mirror.list(context.direct(), &list, &mut state.manner)?;
+            listing = mirror.list(context.direct(), &list, &mut state.git.manner)?;
             settling = settle(state, request, mirror, &looked_up, &listing)?;
             refused = mirror.fetch(&settling.items)?;
         }
@@ -211,7 +212,7 @@ fn exchange(
             );
         }
     }
-    state.known.extend(settling.known);
+    state.git.known.extend(settling.known);
     Ok(settling.shorts)
 }
 

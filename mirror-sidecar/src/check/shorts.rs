@@ -8,7 +8,7 @@ use tandem_shared::manifest::Reason;
 use tandem_shared::request::Request;
 
 use super::resolve::{COMMIT, Miss, Resolved, asked_name, held};
-use super::{Known, State};
+use super::state::{Known, State};
 use crate::mirror::{Item, Manner, Mirror, MirrorError};
 
 /// How often a short id that wasn't found is looked for again.
@@ -44,7 +44,7 @@ pub(super) fn known(
     if let Some(commit) = preferred.and_then(|commit| Oid::from_str(commit).ok()) {
         return Ok(Short::Is(commit));
     }
-    Ok(match state.known.get(name) {
+    Ok(match state.git.known.get(name) {
         // It costs the whole history each time, so it isn't looked for at every poll.
         Some(
             known @ Known::Missing {
@@ -67,12 +67,12 @@ pub(super) fn look(
 ) -> Result<BTreeMap<String, Resolved>, MirrorError> {
     let names: BTreeSet<String> = shorts.keys().cloned().collect();
     for (name, short) in shorts {
-        let misses = match state.known.get(&name) {
+        let misses = match state.git.known.get(&name) {
             Some(Known::Missing { misses, .. }) => misses + 1,
             _ => 1,
         };
         let found = mirror
-            .find_short(&short, state.manner == Manner::Old)
+            .find_short(&short, state.git.manner == Manner::Old)
             .and_then(|object| {
                 if mirror.all_held()?.contains(&object) {
                     return mirror.hold(&name, object);
@@ -108,8 +108,8 @@ pub(super) fn look(
                 }
             }
         };
-        state.known.insert(name, known);
+        state.git.known.insert(name, known);
     }
-    state.fetched = true;
+    state.git.fetched = true;
     held(state, mirror, &names)
 }
