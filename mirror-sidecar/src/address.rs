@@ -79,17 +79,6 @@ pub struct Address {
     pub userinfo: Option<(String, SecretString)>,
 }
 
-impl Address {
-    /// The host, with its port if that is written, in small letters; and the path after it.
-    #[must_use]
-    pub fn place(&self) -> (String, String) {
-        let rest = self.url.split_once("://").map_or("", |(_, rest)| rest);
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let host = authority.rsplit('@').next().unwrap_or_default();
-        (host.to_ascii_lowercase(), path.trim_matches('/').to_owned())
-    }
-}
-
 /// Where an ssh address leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SshTarget {

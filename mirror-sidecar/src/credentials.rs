@@ -25,7 +25,7 @@ use crate::address::{Address, Scheme};
 use crate::config::Config;
 pub use app::{App, AppError};
 pub use client::{ClientCertificate, ClientError};
-pub use docker::DockerError;
+pub use docker::{DockerError, Keyring};
 pub use netrc::{Netrc, NetrcError};
 
 /// What one exchange may use.
@@ -37,6 +37,8 @@ pub struct Access {
     pub bearer: Option<SecretString>,
     /// A token that a registry's server of tokens takes instead of a password.
     pub identity_token: Option<SecretString>,
+    /// What opens which repositories of registries, where nothing opens all of them.
+    pub keyring: Option<Keyring>,
     /// The GitHub App whose token is the password, once [`crate::github`] has got it.
     pub app: Option<App>,
     /// The private key for ssh, as a file.
@@ -250,12 +252,7 @@ fn named(
     }
     let proven = access.basic.is_some() || access.bearer.is_some();
     if *kind == SourceKind::Oci && !proven {
-        let (host, path) = address.place();
-        if let Some(found) = docker::find(&values, &host, &path)? {
-            access.basic = found.basic;
-            access.bearer = found.bearer;
-            access.identity_token = found.identity;
-        }
+        access.keyring = docker::read(&values)?;
     }
     if *kind == SourceKind::Git && address.scheme.is_http() {
         access.app = App::of(&values, address, &config.schemes)?;
@@ -276,7 +273,7 @@ fn named(
             if access.basic.is_none()
                 && access.bearer.is_none()
                 && access.client.is_none()
-                && access.identity_token.is_none()
+                && access.keyring.is_none()
                 && access.app.is_none()
                 && access.ca.is_none() =>
         {
@@ -312,9 +309,47 @@ impl Access {
             basic: self.basic.take(),
             bearer: self.bearer.take(),
             identity_token: self.identity_token.take(),
+            keyring: self.keyring.take(),
             ..Self::default()
         };
         (proof, self)
+    }
+
+    /// What is said by a request to prove who asks for a repository of the registry at `host`.
+    ///
+    /// # Errors
+    /// If a docker configuration has nothing of use for it.
+    pub fn proof_for(&self, host: &str, repository: &str) -> Result<Self, DockerError> {
+        let Some(keyring) = &self.keyring else {
+            return Ok(Self {
+                basic: self.basic.clone(),
+                bearer: self.bearer.clone(),
+                identity_token: self.identity_token.clone(),
+                ..Self::default()
+            });
+        };
+        let found = keyring.find(host, repository)?;
+        Ok(Self {
+            basic: found.basic,
+            bearer: found.bearer,
+            identity_token: found.identity,
+            ..Self::default()
+        })
+    }
+
+    /// Whether a request says the same of who asks as one with `other`.
+    #[must_use]
+    pub fn proves_as(&self, other: &Self) -> bool {
+        let basic = |access: &Self| {
+            let pair = access.basic.as_ref();
+            pair.map(|(user, password)| (user.clone(), password.expose_secret().to_owned()))
+        };
+        let token = |token: &Option<SecretString>| {
+            token.as_ref().map(|token| token.expose_secret().to_owned())
+        };
+        basic(self) == basic(other)
+            && token(&self.bearer) == token(&other.bearer)
+            && token(&self.identity_token) == token(&other.identity_token)
     }
 
     /// `text` with every secret of this access cut out of it.

@@ -1,7 +1,7 @@
 //! A check of charts in an OCI registry. Of each want the digest of its manifest is asked
 //! for, which costs little; only another digest brings anything else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tandem_shared::manifest::{Good, Reason};
@@ -14,7 +14,7 @@ use super::group::{Trouble, conclude, groups};
 use super::origin::{self, Origin, shown};
 use super::{Context, FULL, Failed, State};
 use crate::archive;
-use crate::credentials;
+use crate::credentials::{self, Access, AccessError, DockerError};
 use crate::metrics::Built;
 use crate::oci::place::{tag_of, wish};
 use crate::oci::{OciError, Registry, Tokens, Wish};
@@ -25,6 +25,10 @@ use crate::repository::{Entry, choose};
 struct Check<'a> {
     context: &'a Context,
     registry: Registry<'a>,
+    /// What opens which repository.
+    proofs: &'a BTreeMap<String, Result<Access, DockerError>>,
+    /// Whether they are one and the same.
+    one_for_all: bool,
     /// Whether the registry was asked for anything, and whether it ever answered.
     asked: bool,
     answered: bool,
@@ -77,15 +81,32 @@ pub(super) fn run(
         reason: error.reason(),
         message: error.to_string(),
     })?;
+    let (proof, trust) = access.part();
+    let wants = request.wants.iter();
+    let used = wants.filter_map(|want| place.repository(&want.spec.path).ok());
+    let proofs: BTreeMap<String, _> = used
+        .map(|repository| {
+            let proof = proof.proof_for(&place.host, &repository);
+            (repository, proof)
+        })
+        .collect();
+    // Where nothing is opened, it is the whole source that can't be had.
+    let opens = |one: &Result<Access, DockerError>| one.is_ok();
+    if let Some(Err(error)) = proofs.values().find(|one| !opens(one))
+        && !proofs.values().any(opens)
+    {
+        let error = AccessError::Docker(error.clone());
+        return Err(Failed {
+            reason: error.reason(),
+            message: error.to_string(),
+        });
+    }
     let Some(bad) = origin::begin(context, state, observed, *exchanged) else {
         return Ok(());
     };
     let mut tokens = std::mem::take(&mut state.tokens);
-    let wants = request.wants.iter();
-    let used = wants.filter_map(|want| place.repository(&want.spec.path).ok());
-    tokens.tidy(&used.collect(), Instant::now());
+    tokens.tidy(&proofs.keys().cloned().collect(), Instant::now());
     state.publish(context, true);
-    let (proof, trust) = access.part();
     let mut check = Check {
         context,
         registry: Registry {
@@ -97,19 +118,32 @@ pub(super) fn run(
             timeout,
             tokens: &mut tokens,
         },
+        proofs: &proofs,
+        one_for_all: one_for_all(&proofs),
         asked: false,
         answered: false,
         silent: None,
     };
     let brought = check.bring(state, request, &bad);
+    let used = check.registry.proof;
+    let brought = brought.map_err(|error| Failed {
+        reason: error.reason(),
+        message: shown(used, &format!("{}: {error}", redact_url(url))),
+    });
     *exchanged = check.asked;
     state.tokens = tokens;
-    brought.map_err(|error| Failed {
-        reason: error.reason(),
-        message: shown(&proof, &format!("{}: {error}", redact_url(url))),
-    })?;
+    brought?;
     state.rejections = Some(observed.digest.clone());
     Ok(())
+}
+
+/// Whether what opens one of the repositories opens all of them.
+fn one_for_all(proofs: &BTreeMap<String, Result<Access, DockerError>>) -> bool {
+    let mut all = proofs.values();
+    let Some(Ok(first)) = all.next() else {
+        return proofs.is_empty();
+    };
+    all.all(|one| one.as_ref().is_ok_and(|one| one.proves_as(first)))
 }
 
 impl Check<'_> {
@@ -204,6 +238,7 @@ impl Check<'_> {
                 (tag_of(&version), Some(version))
             }
         };
+        self.open(want, repository)?;
         self.asked = true;
         let begun = Instant::now();
         let digest = self.registry.digest(repository, &tag);
@@ -226,6 +261,7 @@ impl Check<'_> {
         let range = Range::parse(text).map_err(|error| {
             self.trouble(want, Reason::InvalidVersion, &error.to_string(), true)
         })?;
+        self.open(want, repository)?;
         self.asked = true;
         let begun = Instant::now();
         let found = self.registry.versions(repository, &range, held);
@@ -256,6 +292,7 @@ impl Check<'_> {
             let message = "where the registry keeps its charts is silent just now";
             return Err(self.trouble(want, reason, message, false));
         }
+        self.open(want, repository)?;
         let begun = Instant::now();
         let manifest = self.registry.manifest(repository, &resolved.digest);
         self.count("manifest", &manifest, begun);
@@ -307,6 +344,19 @@ impl Check<'_> {
         })
     }
 
+    /// Takes up what opens the want's repository.
+    fn open(&mut self, want: &Want, repository: &str) -> Result<(), Fault> {
+        match self.proofs.get(repository) {
+            Some(Ok(proof)) => self.registry.proof = proof,
+            Some(Err(error)) => {
+                let error = AccessError::Docker(error.clone());
+                return Err(self.trouble(want, error.reason(), &error.to_string(), true));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
     fn count<T>(&mut self, kind: &'static str, outcome: &Result<T, OciError>, begun: Instant) {
         self.answered |= outcome.is_ok();
         let outcome = match outcome {
@@ -334,7 +384,8 @@ impl Check<'_> {
     }
 
     fn fault(&self, want: &Want, error: OciError) -> Fault {
-        if error.is_of_registry() {
+        let of_login = matches!(error, OciError::Login(_) | OciError::NoLogin);
+        if error.is_of_registry() && (self.one_for_all || !of_login) {
             Fault::Registry(error)
         } else {
             let lasting = !error.may_pass();

@@ -1,7 +1,8 @@
 //! Docker's configuration, as pull secrets hold it (`kubernetes.io/dockerconfigjson`):
-//! which of its entries is for a registry, and what it says. Pure functions.
+//! which of its entries is for a repository, and what it says. Pure functions.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use data_encoding::{BASE64, BASE64_NOPAD};
 use secrecy::SecretString;
@@ -16,20 +17,20 @@ const KEYS: [&str; 3] = [".dockerconfigjson", "config.json", ".dockercfg"];
 const HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 
 /// Why a configuration gives no credential. Free of secrets.
-#[derive(Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DockerError {
     /// It can't be read.
     #[error(
         "the credential's key `{0}` is no docker configuration in JSON; make it with `kubectl create secret docker-registry`"
     )]
     Unreadable(&'static str),
-    /// It has nothing for this registry.
-    #[error("the credential's key `{key}` has no entry for {host}, but for: {others}")]
+    /// It has nothing for this repository.
+    #[error("the credential's key `{key}` has no entry for {repository}, but for: {others}")]
     NoEntry {
         /// Of the Secret.
         key: &'static str,
-        /// The registry.
-        host: String,
+        /// The repository, with its registry.
+        repository: String,
         /// What there is.
         others: String,
     },
@@ -82,12 +83,17 @@ struct Entry {
     registrytoken: Option<String>,
 }
 
-/// What the configuration among `values`, if there is one, has for the registry at `host`
-/// (with its port) and what lies there below `path`.
+/// A configuration: what opens which repositories.
+pub struct Keyring {
+    key: &'static str,
+    entries: BTreeMap<String, Entry>,
+}
+
+/// The configuration among `values`, if there is one.
 ///
 /// # Errors
-/// If it has nothing, or can't be read.
-pub(super) fn find(values: &Values, host: &str, path: &str) -> Result<Option<Found>, DockerError> {
+/// If it can't be read.
+pub(super) fn read(values: &Values) -> Result<Option<Keyring>, DockerError> {
     let Some((key, content)) = KEYS
         .into_iter()
         .find_map(|key| Some((key, values.get(key)?)))
@@ -103,28 +109,44 @@ pub(super) fn find(values: &Values, host: &str, path: &str) -> Result<Option<Fou
             config.auths
         }
     };
-    let best = entries
-        .iter()
-        .filter_map(|(name, entry)| Some((rank(name, host, path)?, name, entry)))
-        .max_by_key(|(rank, ..)| *rank);
-    match best {
-        Some((_, name, entry)) => read(key, name, entry).map(Some),
-        None => {
-            let mut others: Vec<&str> = entries.keys().map(String::as_str).take(5).collect();
-            if others.is_empty() {
-                others.push("none at all");
-            }
-            let others = others.join(", ");
-            Err(DockerError::NoEntry {
-                key,
-                host: host.to_owned(),
-                others: others
-                    .chars()
-                    .filter(|c| !c.is_control())
-                    .take(300)
-                    .collect(),
-            })
+    Ok(Some(Keyring { key, entries }))
+}
+
+impl Keyring {
+    /// What it has for the repository `path` of the registry at `host` (with its port): the
+    /// entry with the longest path that the repository is, or lies below.
+    ///
+    /// # Errors
+    /// If it has nothing for that, or what it has is of no use.
+    pub(super) fn find(&self, host: &str, path: &str) -> Result<Found, DockerError> {
+        let best = self
+            .entries
+            .iter()
+            .filter_map(|(name, entry)| Some((rank(name, host, path)?, name, entry)))
+            .max_by_key(|(rank, ..)| *rank);
+        if let Some((_, name, entry)) = best {
+            return open(self.key, name, entry);
         }
+        let mut others: Vec<&str> = self.entries.keys().map(String::as_str).take(5).collect();
+        if others.is_empty() {
+            others.push("none at all");
+        }
+        let others = others.join(", ");
+        Err(DockerError::NoEntry {
+            key: self.key,
+            repository: format!("{host}/{path}"),
+            others: others
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(300)
+                .collect(),
+        })
+    }
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyring").finish_non_exhaustive()
     }
 }
 
@@ -163,7 +185,7 @@ fn globbed(pattern: &str, host: &str) -> bool {
     parts && pattern.split('.').zip(host.split('.')).all(fits)
 }
 
-fn read(key: &'static str, name: &str, entry: &Entry) -> Result<Found, DockerError> {
+fn open(key: &'static str, name: &str, entry: &Entry) -> Result<Found, DockerError> {
     let shown = || name.chars().filter(|c| !c.is_control()).take(200).collect();
     let full = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut found = Found {
@@ -214,6 +236,11 @@ mod tests {
         Values::from([(key.to_owned(), content.to_string().into_bytes())])
     }
 
+    fn find(values: &Values, host: &str, path: &str) -> Result<Option<Found>, DockerError> {
+        let keyring = read(values)?;
+        keyring.map(|keyring| keyring.find(host, path)).transpose()
+    }
+
     fn user(auths: &Value, host: &str, path: &str) -> Option<String> {
         let values = values(".dockerconfigjson", &json!({"auths": auths}));
         let found = find(&values, host, path).ok()??;
@@ -230,6 +257,8 @@ mod tests {
             "h.test": login("host"),
             "h.test/team": login("team"),
             "https://h.test/team/charts/": login("charts"),
+            "h.test/team/charts/web": login("web"),
+            "*.test/team/charts/web/deep": login("deep"),
             "h.test:8443": login("port"),
             "*.g.test": login("glob"),
             "a.g.test": login("exact"),
@@ -241,6 +270,9 @@ mod tests {
             ("h.test", "team", Some("team")),
             ("h.test", "team/x", Some("team")),
             ("h.test", "team/charts/x", Some("charts")),
+            ("h.test", "team/charts/web", Some("web")),
+            ("h.test", "team/charts/web2", Some("charts")),
+            ("h.test", "team/charts/web/deep", Some("deep")),
             ("h.test:8443", "team", Some("port")),
             ("h.test:8444", "", None),
             ("x.h.test", "", None),
@@ -313,9 +345,11 @@ mod tests {
             ".dockerconfigjson",
             &json!({"auths": {"other.test": login("me")}}),
         );
-        let told = find(&values, "h", "").unwrap_err().to_string();
+        let told = find(&values, "h", "charts/web").unwrap_err().to_string();
+        let shown = format!("{:?}", read(&values).unwrap());
+        assert!(!shown.contains("s3cret"), "{shown}");
         assert!(
-            told.contains("for h,") && told.contains("other.test"),
+            told.contains("for h/charts/web,") && told.contains("other.test"),
             "{told}"
         );
         assert!(!told.contains("s3cret"), "{told}");

@@ -469,6 +469,48 @@ async fn credentials_open_registries_and_are_shown_nowhere() {
 }
 
 #[tokio::test]
+async fn each_repository_is_opened_by_the_entry_that_names_most_of_it() {
+    let registry = Registry::start(Access::Password).unwrap();
+    for name in ["web", "api", "job"] {
+        registry.push("team/charts", name, "1.0.0", name).unwrap();
+    }
+    let (volume, _role) = beside(&registry).await;
+    let source = oci(&registry.url("team/charts"));
+    let named = |name: &str| Want {
+        key: name.to_owned(),
+        ..chart(name, "1.0.0")
+    };
+    let mut asked = request(&source, ["web", "api", "job"].map(named));
+    let login = |password: &str| json!({"username": USER, "password": password});
+    let host = registry.host();
+    let auths = json!({
+        host.as_str(): login("wr0ng"),
+        format!("{host}/team"): login(PASSWORD),
+        format!("{host}/team/charts/api"): login("wr0ng-api"),
+        format!("{host}/team/charts/we"): login("wr0ng-we"),
+        format!("{host}/team/charts/job"): {},
+    });
+    let config = json!({"auths": auths}).to_string();
+    give(&volume, &mut asked, &[(".dockerconfigjson", config)]);
+    let found = asked_again(&volume, &mut asked, "first").await;
+    assert_eq!(marker(&volume, good(&found, "web")), "marker: web");
+    for (key, words) in [
+        ("api", "refuses the credential"),
+        ("job", "holds no `auth`"),
+    ] {
+        let problem = found.results[key].problem.as_ref().unwrap();
+        assert_eq!(problem.reason, Reason::AuthenticationFailed);
+        assert!(problem.message.contains(words), "{}", problem.message);
+    }
+    // Of what nothing is left to open, the source says it.
+    asked.wants.retain(|want| want.key == "job");
+    volume.ask(&asked).unwrap();
+    failure(&volume, &asked.source, &[Reason::AuthenticationFailed])
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn a_registry_of_an_own_authority_is_trusted_by_its_certificate_alone() {
     let registry = Registry::start_secure(Access::Token).unwrap();
     let pushed = registry.push("charts", "web", "1.0.0", "one").unwrap();
