@@ -49,18 +49,21 @@ pub(super) fn begin<'a>(
             .filter(|want| rejected(context, state, &[*want]));
         bad.extend(rejected.map(|want| want.key.as_str()));
     }
-    let settled = |want: &Want| {
-        let result = state.serving.manifest().results.get(&want.key);
-        result.is_some_and(|result| match &result.good {
-            Some(good) => is_there(context, good),
-            None => result.problem.is_some(),
-        })
-    };
+    let settled = |want: &Want| is_settled(context, state, want);
     if !poll && bad.is_empty() && wants.iter().all(settled) {
         state.rejections = Some(observed.digest.clone());
         return None;
     }
     Some(bad)
+}
+
+/// Whether there is nothing to do for a want before the next poll.
+pub(super) fn is_settled(context: &Context, state: &State, want: &Want) -> bool {
+    let result = state.serving.manifest().results.get(&want.key);
+    result.is_some_and(|result| match &result.good {
+        Some(good) => is_there(context, good),
+        None => result.problem.is_some(),
+    })
 }
 
 /// Makes the artifact of what was packed. What is as it was `before` is no news.

@@ -32,6 +32,8 @@ struct Check<'a> {
     /// Whether the registry was asked for anything, and whether it ever answered.
     asked: bool,
     answered: bool,
+    /// What tags stand for, by repository and tag, as far as it was asked.
+    digests: BTreeMap<(String, String), String>,
     /// Why no more charts are got in this check: where they lie is silent.
     silent: Option<Reason>,
 }
@@ -122,9 +124,10 @@ pub(super) fn run(
         one_for_all: one_for_all(&proofs),
         asked: false,
         answered: false,
+        digests: BTreeMap::new(),
         silent: None,
     };
-    let brought = check.bring(state, request, &bad);
+    let brought = check.bring(state, request, &bad, *exchanged);
     let used = check.registry.proof;
     let brought = brought.map_err(|error| Failed {
         reason: error.reason(),
@@ -152,8 +155,16 @@ impl Check<'_> {
         state: &mut State,
         request: &Request,
         bad: &BTreeSet<&str>,
+        poll: bool,
     ) -> Result<(), OciError> {
         for wants in groups(request).values() {
+            // Whoever asks for something new doesn't have everything else asked for again.
+            let settled = |want: &&Want| {
+                !bad.contains(want.key.as_str()) && origin::is_settled(self.context, state, want)
+            };
+            if !poll && wants.iter().all(settled) {
+                continue;
+            }
             let mut outcomes = Vec::new();
             for want in wants {
                 let rewrite = bad.contains(want.key.as_str());
@@ -239,15 +250,26 @@ impl Check<'_> {
             }
         };
         self.open(want, repository)?;
-        self.asked = true;
-        let begun = Instant::now();
-        let digest = self.registry.digest(repository, &tag);
-        self.count("digest", &digest, begun);
         Ok(Resolved {
-            digest: digest.map_err(|error| self.fault(want, error))?,
+            digest: self.digest(want, repository, tag)?,
             version,
             expected: None,
         })
+    }
+
+    /// The digest that a tag stands for now, asked for once in a check.
+    fn digest(&mut self, want: &Want, repository: &str, tag: String) -> Result<String, Fault> {
+        let key = (repository.to_owned(), tag);
+        if let Some(digest) = self.digests.get(&key) {
+            return Ok(digest.clone());
+        }
+        self.asked = true;
+        let begun = Instant::now();
+        let digest = self.registry.digest(repository, &key.1);
+        self.count("digest", &digest, begun);
+        let digest = digest.map_err(|error| self.fault(want, error))?;
+        self.digests.insert(key, digest.clone());
+        Ok(digest)
     }
 
     /// The version that a range stands for now.
