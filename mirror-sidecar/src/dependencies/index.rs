@@ -7,15 +7,15 @@
 
 use std::collections::BTreeSet;
 use std::io::BufReader;
+use std::time::Duration;
 
-use secrecy::SecretString;
 use serde_json::json;
 use tandem_shared::manifest::Reason;
-use tandem_shared::publish::{Audience, Scratch, Staged};
+use tandem_shared::publish::{Audience, PublishError, Scratch, Staged};
 use url::Url;
 
-use super::Fault;
-use super::stage::Order;
+use super::place::Place;
+use super::{Desk, Fault, Login};
 use crate::address::Scheme;
 use crate::credentials::Access;
 use crate::range;
@@ -32,39 +32,35 @@ pub(super) struct Listed {
     entries: Vec<Entry>,
 }
 
-/// Gets the index of the order's repository, and reads what it says of its chart.
+/// Gets the index of the repository at `place`, and reads what it says of the charts `names`.
 ///
 /// # Errors
-/// Says why there is none, or why nothing in it is of use.
+/// Says why there is none.
 pub(super) fn get(
-    order: &Order<'_>,
-    login: Option<&(String, SecretString)>,
-    scratch: &Scratch,
-) -> Result<Listed, Fault> {
-    let url = index_url(&order.place.url).map_err(|error| Fault::Refused(error.to_string()))?;
+    desk: &Desk,
+    place: &Place,
+    login: Option<&Login>,
+    names: BTreeSet<String>,
+    deadline: Duration,
+) -> Result<Index, Fault> {
+    let url = index_url(&place.url).map_err(|error| Fault::Refused(error.to_string()))?;
     let access = Access {
         basic: login.cloned(),
         ..Access::default()
     };
-    let asked = Asked::plain(&url, &access, order.schemes, order.deadline, INDEX);
-    let volume = |error: tandem_shared::publish::PublishError| Fault::Volume(error.to_string());
+    let asked = Asked::plain(&url, &access, &desk.schemes, deadline, INDEX);
+    let volume = |error: PublishError| Fault::Volume(error.to_string());
+    let scratch = Scratch::begin(&desk.served.staging()).map_err(volume)?;
     let mut sink = Staged::begin(scratch.path()).map_err(volume)?;
     let fault = |error: WebError| web_fault(&error, &access);
-    match order.web.get(asked, &mut sink).map_err(fault)? {
+    match desk.web.get(asked, &mut sink).map_err(fault)? {
         Answer::New(head) => head.as_it_is().map_err(fault)?,
         Answer::Unchanged => return Err(Fault::Outage("the server answered 304".to_owned())),
     }
     sink.settle(Audience::Owner).map_err(volume)?;
     let path = sink.commit("index.yaml").map_err(volume)?;
     let file = std::fs::File::open(&path).map_err(|error| Fault::Volume(error.to_string()))?;
-    let index = Index::read(BufReader::new(file), [order.name.to_owned()].into())
-        .map_err(|error| Fault::Refused(error.to_string()))?;
-    let entries = index.charts.into_values().flatten().collect();
-    let listed = Listed {
-        name: order.name.to_owned(),
-        entries,
-    };
-    listed.led(&order.place.url, order.version, order.schemes)
+    Index::read(BufReader::new(file), names).map_err(|error| Fault::Refused(error.to_string()))
 }
 
 fn web_fault(error: &WebError, access: &Access) -> Fault {
@@ -80,6 +76,25 @@ fn web_fault(error: &WebError, access: &Access) -> Fault {
 }
 
 impl Listed {
+    /// What the index of the repository at `url` says of `name`, of which `wanted` is asked
+    /// for.
+    ///
+    /// # Errors
+    /// If what helm would take of it lies where nobody is led.
+    pub(super) fn of(
+        index: &Index,
+        url: &str,
+        name: &str,
+        wanted: &str,
+        schemes: &BTreeSet<Scheme>,
+    ) -> Result<Self, Fault> {
+        let listed = Self {
+            name: name.to_owned(),
+            entries: index.charts.get(name).cloned().unwrap_or_default(),
+        };
+        listed.led(url, wanted, schemes)
+    }
+
     /// Without archives that lie where nobody is led.
     fn led(
         mut self,

@@ -10,9 +10,9 @@ mod index;
 mod place;
 mod said;
 mod stage;
+mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,7 +28,6 @@ use tokio::sync::Notify;
 
 use crate::address::Scheme;
 use crate::config::Config;
-use crate::credentials::Netrc;
 use crate::metrics::Metrics;
 use crate::schedule::backoff;
 use crate::web::Web;
@@ -125,6 +124,8 @@ struct Desk {
 struct Book {
     jobs: BTreeMap<Key, Job>,
     queues: [VecDeque<Key>; 2],
+    /// Repositories from which something is being downloaded, by queue.
+    busy: [BTreeSet<String>; 2],
     workers: [usize; 2],
     /// Sources whose checks have something to look at.
     told: BTreeSet<SourceName>,
@@ -279,89 +280,32 @@ impl Desk {
             Err(error) => tracing::error!(%error, "no thread to download dependencies"),
         }
     }
-
-    /// Downloads until nothing is left in a queue.
-    fn work(&self, queue: usize) {
-        let mut book = self.book();
-        while !book.ending
-            && let Some(key) = book.queues[queue].pop_front()
-        {
-            let Some(job) = book.jobs.get_mut(&key) else {
-                continue;
-            };
-            let begun = Instant::now();
-            job.begun = begun;
-            let timeout = job.timeout;
-            drop(book);
-            // What a stranger wrote is read by a stranger's library; a worker outlives it.
-            let caught = catch_unwind(AssertUnwindSafe(|| self.download(&key, timeout)));
-            let result = caught.unwrap_or_else(|_| {
-                let why = "a fault of the sidecar itself, which its log shows; please report it";
-                Err(Fault::Outage(why.to_owned()))
-            });
-            let word = if result.is_ok() { "success" } else { "failure" };
-            self.metrics.got("dependency", word, begun.elapsed());
-            book = self.book();
-            book.record(&key, result);
-            self.news.notify_one();
-        }
-        book.workers[queue] -= 1;
-        drop(book);
-        self.idle.notify_all();
-    }
-
-    fn place(&self, repository: &str) -> Result<place::Place, String> {
-        place::parse(repository, &self.schemes, &self.plain)
-    }
-
-    /// The login at a repository: its URL's own, or what the operator's netrc file has for
-    /// its host. What the chart itself was got with goes nowhere else.
-    fn login(&self, place: &place::Place) -> Result<Option<Login>, Fault> {
-        let Some(path) = self.netrc.as_ref().filter(|_| place.login.is_none()) else {
-            return Ok(place.login.clone());
-        };
-        let netrc = Netrc::read(path)
-            .map_err(|why| Fault::Refused(format!("--netrc-file {}: {why}", path.display())))?;
-        Ok(netrc.login(&place.name))
-    }
-
-    fn download(&self, key: &Key, timeout: Duration) -> Result<ResolvedDependency, Fault> {
-        let place = self.place(&key.repository).map_err(Fault::Refused)?;
-        let shown = redact_url(&key.repository);
-        tracing::debug!(name = %key.name, version = %key.version, repository = %shown, "downloading a dependency");
-        let login = self.login(&place)?;
-        let found = stage::download(&stage::Order {
-            program: &self.program,
-            served: &self.served,
-            login: login.as_ref(),
-            web: &self.web,
-            schemes: &self.schemes,
-            place: &place,
-            name: &key.name,
-            version: &key.version,
-            deadline: timeout,
-            limit: self.limit,
-            cancel: &self.cancel,
-        })?;
-        match &key.pinned {
-            Some(pinned) if *pinned != found.digest => Err(Fault::Refused(format!(
-                "version {} was resolved to the archive {pinned}, and the repository now gives {}; publish it again as it was, or change the chart, which resolves it anew",
-                found.version, found.digest
-            ))),
-            _ => {
-                tracing::info!(name = %key.name, version = %found.version, repository = %shown, digest = %found.digest, "downloaded a dependency");
-                Ok(ResolvedDependency {
-                    name: key.name.clone(),
-                    version: found.version,
-                    repository: shown,
-                    digest: Some(found.digest),
-                })
-            }
-        }
-    }
 }
 
 impl Book {
+    /// Takes the next of a queue, and with it all that come from the same repository: they
+    /// share its index, and whatever keeps one of them waiting. Nobody else takes anything
+    /// from there until it is given back. With how long each may take.
+    fn take(&mut self, queue: usize) -> Option<(String, Vec<(Key, Duration)>)> {
+        let busy = &mut self.busy[queue];
+        let mut waiting = self.queues[queue].iter();
+        let repository = waiting.find(|key| !busy.contains(&key.repository))?;
+        let repository = repository.repository.clone();
+        busy.insert(repository.clone());
+        let all = std::mem::take(&mut self.queues[queue]).into_iter();
+        let (same, others) = all.partition(|key| key.repository == repository);
+        self.queues[queue] = others;
+        let now = Instant::now();
+        let same: VecDeque<Key> = same;
+        let begun = same.into_iter().filter_map(|key| {
+            let job = self.jobs.get_mut(&key)?;
+            job.begun = now;
+            Some((key, job.timeout))
+        });
+        let begun = begun.collect();
+        Some((repository, begun))
+    }
+
     fn record(&mut self, key: &Key, result: Result<ResolvedDependency, Fault>) {
         let now = Instant::now();
         self.jobs
@@ -402,5 +346,49 @@ fn resolved(wanted: &Wanted<'_>, digest: &str) -> ResolvedDependency {
         version: wanted.version.to_owned(),
         repository: redact_url(wanted.repository),
         digest: Some(digest.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_from_one_repository_is_taken_together_and_by_one() {
+        let key = |repository: &str, name: &str| Key {
+            repository: repository.to_owned(),
+            name: name.to_owned(),
+            version: "*".to_owned(),
+            pinned: None,
+        };
+        let mut book = Book::default();
+        let queue = |book: &mut Book, key: Key| {
+            let job = Job {
+                waiting: BTreeSet::new(),
+                timeout: Duration::from_secs(1),
+                interval: Duration::from_secs(1),
+                begun: Instant::now(),
+                failures: 0,
+                running: true,
+                last: None,
+            };
+            book.jobs.insert(key.clone(), job);
+            book.queues[0].push_back(key);
+        };
+        for (repository, name) in [("one", "a"), ("two", "b"), ("one", "c")] {
+            queue(&mut book, key(repository, name));
+        }
+        let taken = |book: &mut Book| {
+            let (repository, keys) = book.take(0)?;
+            let names: Vec<String> = keys.into_iter().map(|(key, _)| key.name).collect();
+            Some((repository, names.join(" ")))
+        };
+        let of = |repository: &str, names: &str| Some((repository.to_owned(), names.to_owned()));
+        assert_eq!(taken(&mut book), of("one", "a c"));
+        queue(&mut book, key("one", "d"));
+        assert_eq!(taken(&mut book), of("two", "b"));
+        assert_eq!(taken(&mut book), None, "another is at it");
+        book.busy[0].remove("one");
+        assert_eq!(taken(&mut book), of("one", "d"));
     }
 }

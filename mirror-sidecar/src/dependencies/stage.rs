@@ -2,7 +2,6 @@
 //! depends on it and on nothing else, a home without anything of ours, and settings that
 //! name the one repository.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +16,10 @@ use tandem_shared::child::{self, Cancel, End, Limits};
 use tandem_shared::layout::Served;
 use tandem_shared::publish::{self, Audience, PublishError, Scratch};
 
-use super::index::{self, Listed};
+use super::index::Listed;
 use super::place::Place;
 use super::{Fault, said};
-use crate::address::Scheme;
 use crate::snapshot::chart;
-use crate::web::Web;
 
 /// Bytes of memory that helm may take, beside what an archive has.
 const MEMORY: u64 = 320 << 20;
@@ -58,10 +55,8 @@ pub(super) struct Order<'a> {
     pub place: &'a Place,
     /// The login at that place.
     pub login: Option<&'a (String, SecretString)>,
-    /// Gets the index.
-    pub web: &'a Web,
-    /// Schemes that are accepted.
-    pub schemes: &'a BTreeSet<Scheme>,
+    /// What its index says of it; a registry has none.
+    pub listed: Option<&'a Listed>,
     /// What it is called.
     pub name: &'a str,
     /// Its version, or a range.
@@ -90,12 +85,7 @@ pub(super) struct Downloaded {
 pub(super) fn download(order: &Order<'_>) -> Result<Downloaded, Fault> {
     let scratch = Scratch::begin(&order.served.staging()).map_err(volume)?;
     let end = Instant::now() + order.deadline;
-    // helm asks registries by itself.
-    let listed = match order.place.oci {
-        true => None,
-        false => Some(index::get(order, order.login, &scratch)?),
-    };
-    for (name, content) in files(order, listed.as_ref()) {
+    for (name, content) in files(order) {
         scratch.write(name, content.as_bytes()).map_err(volume)?;
     }
     let mut command = command(order.program, scratch.path());
@@ -130,11 +120,11 @@ pub(super) fn download(order: &Order<'_>) -> Result<Downloaded, Fault> {
         }
         End::Cancelled => return Err(Fault::Outage("this program is ending".to_owned())),
     }
-    keep(order, scratch.path(), listed.as_ref())
+    keep(order, scratch.path())
 }
 
 /// Puts the archive that helm brought into the cache, once it is what the index says.
-fn keep(order: &Order<'_>, scratch: &Path, listed: Option<&Listed>) -> Result<Downloaded, Fault> {
+fn keep(order: &Order<'_>, scratch: &Path) -> Result<Downloaded, Fault> {
     let broken = Fault::Outage;
     let found =
         archives(&scratch.join("chart/charts")).map_err(|error| broken(error.to_string()))?;
@@ -160,7 +150,7 @@ fn keep(order: &Order<'_>, scratch: &Path, listed: Option<&Listed>) -> Result<Do
     let bytes = fs::read(archive).map_err(|error| broken(error.to_string()))?;
     let digest = HEXLOWER.encode(&Sha256::digest(&bytes));
     // Of a registry helm checks the digest itself.
-    if let Some(listed) = listed {
+    if let Some(listed) = order.listed {
         listed.check(version, &digest)?;
     }
     publish::bytes(&order.served.archive(&digest), &bytes, Audience::Owner).map_err(volume)?;
@@ -182,7 +172,7 @@ fn volume(error: PublishError) -> Fault {
 }
 
 /// The files that helm is given. JSON is YAML, and quotes what comes from outside.
-fn files(order: &Order<'_>, listed: Option<&Listed>) -> Vec<(&'static str, String)> {
+fn files(order: &Order<'_>) -> Vec<(&'static str, String)> {
     let Place { url, host, oci, .. } = order.place;
     let chart = json!({
         "apiVersion": "v2",
@@ -211,7 +201,7 @@ fn files(order: &Order<'_>, listed: Option<&Listed>) -> Vec<(&'static str, Strin
         ),
         ("registry.json", json!({"auths": auths}).to_string()),
     ];
-    files.extend(listed.map(|listed| (INDEX, listed.text())));
+    files.extend(order.listed.map(|listed| (INDEX, listed.text())));
     files
 }
 
@@ -282,7 +272,6 @@ mod tests {
         let login = ("me".to_owned(), SecretString::from("se\"cret".to_owned()));
         let cancel = Cancel::new().unwrap();
         let served = tandem_shared::layout::Volume::at(Path::new("/v")).served;
-        let (web, schemes) = (Web::default(), BTreeSet::new());
         let of = |oci: bool| {
             let place = Place {
                 url: "https://h/charts".into(),
@@ -297,15 +286,14 @@ mod tests {
                 served: &served,
                 place: &place,
                 login: Some(&login),
-                web: &web,
-                schemes: &schemes,
+                listed: None,
                 name: "lib",
                 version: ">=1 || \"x\"",
                 deadline: Duration::ZERO,
                 limit: 0,
                 cancel: &cancel,
             };
-            let files: std::collections::BTreeMap<&str, serde_json::Value> = files(&order, None)
+            let files: std::collections::BTreeMap<&str, serde_json::Value> = files(&order)
                 .into_iter()
                 .map(|(name, text)| (name, serde_json::from_str(&text).unwrap()))
                 .collect();

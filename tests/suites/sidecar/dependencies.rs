@@ -246,6 +246,7 @@ async fn a_killed_sidecar_or_helm_leaves_nothing_behind() {
     let known = archives();
     assert!(known > 0);
     asked.timeout_seconds = 600;
+    asked.refresh = "try now".to_owned();
     volume.ask(&asked).unwrap();
     until("another request", LONG, || async {
         let now = archives();
