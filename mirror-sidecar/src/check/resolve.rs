@@ -62,12 +62,7 @@ pub(super) fn resolve(
     mirror: &Mirror<'_>,
     exchanged: &mut bool,
 ) -> Result<Resolutions, MirrorError> {
-    let mut names: BTreeMap<String, Asked> = BTreeMap::new();
-    for want in &request.wants {
-        let name = asked_name(want);
-        let asked = Asked::read(&name);
-        names.insert(name, asked);
-    }
+    let names = names(request);
     let asked: BTreeSet<String> = names.keys().cloned().collect();
     let (failure, shorts) = match exchange(context, state, request, mirror, &names, exchanged) {
         Ok(shorts) => (None, shorts),
@@ -81,6 +76,30 @@ pub(super) fn resolve(
         asked,
         shorts,
     })
+}
+
+fn names(request: &Request) -> BTreeMap<String, Asked> {
+    let named = |want| {
+        let name = asked_name(want);
+        let asked = Asked::read(&name);
+        (name, asked)
+    };
+    request.wants.iter().map(named).collect()
+}
+
+/// What the mirror holds of what is asked for, without asking anybody; and whether nobody has
+/// to be asked, either: all of it are commits that are here.
+pub(super) fn at_hand(
+    state: &mut State,
+    request: &Request,
+    mirror: &Mirror<'_>,
+) -> Result<(BTreeMap<String, Resolved>, bool), MirrorError> {
+    let mut names = names(request);
+    let asked: BTreeSet<String> = names.keys().cloned().collect();
+    names.retain(|_, asked| matches!(asked, Asked::Commit(_)));
+    let settling = settle(state, request, mirror, &names, &Listing::default())?;
+    let whole = settling.items.is_empty() && names.len() == asked.len();
+    Ok((held(state, mirror, &asked)?, whole))
 }
 
 /// The commits that the mirror holds of the asked names, noted in the manifest.

@@ -403,6 +403,17 @@ async fn a_github_apps_token_is_asked_for_used_and_renewed() {
     assert!(tokens.refused() > 0);
     assert!(server.requests().is_empty());
 
+    // A commit that is here is served without a token.
+    let pinned = chart("app", &commit, "charts/app");
+    let mut here = with(&volume, source.clone(), pinned, &values(&other.private));
+    here.refresh = "here".to_owned();
+    answered(&volume, &here, |manifest| {
+        let good = manifest.results["app"].good.as_ref();
+        manifest.failure.is_none()
+            && good.is_some_and(|good| good.commit.as_deref() == Some(&*commit))
+    })
+    .await;
+
     // And another host gets no token of this one.
     let mut elsewhere = source;
     elsewhere.url = elsewhere.url.replace("127.0.0.1", "localhost");
