@@ -101,8 +101,15 @@ pub enum OciError {
     #[error("the registry's list of tags can't be read: {0}")]
     Tags(String),
     /// The list of tags finds no end.
-    #[error("the registry's list of tags has more than {0} pages; name a version without a range")]
-    Pages(usize),
+    #[error(
+        "the registry's list of tags has no end within {within} ({tags} tags so far); name a version without a range"
+    )]
+    Endless {
+        /// How many came.
+        tags: usize,
+        /// How much of it was waited for.
+        within: String,
+    },
     /// The next page is elsewhere.
     #[error("the registry's list of tags goes on at another place, which isn't asked")]
     Link,
@@ -133,7 +140,7 @@ impl OciError {
             | Self::Manifest(_)
             | Self::DigestKind(_)
             | Self::Tags(_)
-            | Self::Pages(_)
+            | Self::Endless { .. }
             | Self::Link => Reason::Remote,
         }
     }

@@ -46,7 +46,7 @@ pub struct Registry<'a> {
     pub proof: &'a Access,
     /// Schemes that redirects may lead to.
     pub allowed: &'a BTreeSet<Scheme>,
-    /// For each exchange.
+    /// For each exchange, and for a list of tags all in all.
     pub timeout: Duration,
     /// What was given out before.
     pub tokens: &'a mut Tokens,
@@ -163,14 +163,35 @@ impl Registry<'_> {
         let shown = self.shown(repository);
         let what = || format!("repository {shown}");
         let mut sample = Sample::of(range, held);
-        let mut count = 0;
+        let (mut count, mut left) = (0, tags::ALL);
+        let end = Instant::now() + self.timeout;
         for _ in 0..tags::PAGES {
+            let limit = tags::BYTES.min(left);
+            let timeout = end.saturating_duration_since(Instant::now());
+            let endless = |within: String| OciError::Endless {
+                tags: count,
+                within,
+            };
+            let too_late = || endless(format!("{} s", self.timeout.as_secs_f32()));
+            if timeout.is_zero() {
+                return Err(too_late());
+            }
+            let mut hurried = Registry {
+                timeout,
+                tokens: self.tokens,
+                ..*self
+            };
             let mut page = Vec::new();
-            let asked = (Method::Get, None, tags::BYTES);
-            let head = match self.ask(repository, &url, asked, &mut page, &what) {
+            let asked = (Method::Get, None, limit);
+            let head = match hurried.ask(repository, &url, asked, &mut page, &what) {
                 Err(OciError::NotFound(_)) => return Err(OciError::NoRepository(shown)),
+                Err(OciError::Web(WebError::Timeout(_))) if count > 0 => return Err(too_late()),
+                Err(OciError::Web(WebError::TooLarge(_))) if limit < tags::BYTES => {
+                    return Err(endless(format!("{} MiB", tags::ALL >> 20)));
+                }
                 answer => answer?,
             };
+            left = left.saturating_sub(page.len() as u64);
             count += tags::read(&page, &mut |tag| {
                 if let Some(version) = place::version_of(tag) {
                     sample.see(&version);
@@ -186,7 +207,10 @@ impl Registry<'_> {
                 }
             }
         }
-        Err(OciError::Pages(tags::PAGES))
+        Err(OciError::Endless {
+            tags: count,
+            within: format!("{} pages", tags::PAGES),
+        })
     }
 
     /// A repository, and what may be wrong with its name.

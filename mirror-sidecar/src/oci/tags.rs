@@ -11,6 +11,8 @@ use crate::range::Range;
 
 /// Bytes of a page, at most. Some registries give all tags at once.
 pub(super) const BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes of all pages, at most: half a million tags of a hundred characters.
+pub(super) const ALL: u64 = 64 * 1024 * 1024;
 /// Pages, at most.
 pub(super) const PAGES: usize = 1000;
 /// Versions that are named where none fits.

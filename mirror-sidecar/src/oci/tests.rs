@@ -416,6 +416,47 @@ fn a_list_without_an_end_has_one() {
         &mut Tokens::default(),
         |registry| registry.versions("charts/web", &range, None).unwrap_err(),
     );
-    assert!(matches!(error, OciError::Pages(_)), "{error}");
+    let OciError::Endless { tags, within } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((tags, within.as_str()), (tags::PAGES, "1000 pages"));
     assert_eq!(server.asked().len(), tags::PAGES);
+}
+
+#[test]
+fn a_list_of_tags_has_one_deadline_and_one_budget() {
+    let range = Range::parse("1.x").unwrap();
+    let link = "link: <?n=1>; rel=next\r\n";
+    let endless = |server: &Server, timeout: Duration| {
+        let listed = with(
+            server,
+            &Access::default(),
+            &mut Tokens::default(),
+            |registry| {
+                registry.timeout = timeout;
+                registry.versions("charts/web", &range, None)
+            },
+        );
+        let error = listed.unwrap_err();
+        assert_eq!(error.reason(), Reason::Remote, "{error}");
+        let text = error.to_string();
+        let (_, text) = text.split_once("no end within ").unwrap();
+        text.split_once(" (").unwrap().0.to_owned()
+    };
+    // Each page comes soon enough, and all of them don't.
+    let slow = Server::start(move |_| {
+        std::thread::sleep(Duration::from_millis(100));
+        ok(link, br#"{"tags":["1.0.0"]}"#)
+    });
+    assert_eq!(endless(&slow, Duration::from_secs(3)), "3 s");
+    assert!(slow.asked().len() > 1);
+    let large = Server::start(move |_| {
+        let space = usize::try_from(tags::BYTES).unwrap() - 100;
+        ok(
+            link,
+            format!("{{\"tags\":[]{}}}", " ".repeat(space)).as_bytes(),
+        )
+    });
+    assert_eq!(endless(&large, LONG), "64 MiB");
+    assert_eq!(large.asked().len(), 9);
 }
