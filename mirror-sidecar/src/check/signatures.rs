@@ -189,21 +189,17 @@ impl<'a> Signatures<'a> {
         let repository = self.mirror.repository();
         let is_tag = object.is_some_and(|object| repository.find_tag(object).is_ok());
         let name = full_name.and_then(|name| name.strip_prefix("refs/tags/"));
-        let (Some(object), true) = (object, is_tag) else {
-            let message = match name {
-                Some(name) => format!(
-                    "the tag {name} is a lightweight one, which can't be signed; make it anew with git tag -s"
-                ),
-                None => format!(
-                    "verify asks for a signed tag, and {asked:?} is none; name a tag as the ref, or take the mode HEAD"
-                ),
-            };
-            return Err(unverified(message));
+        let Some(name) = name else {
+            return Err(unverified(format!(
+                "verify asks for a signed tag, and {asked:?} is none; name a tag as the ref, or take the mode HEAD"
+            )));
         };
-        let what = match name {
-            Some(name) => format!("the tag {name}"),
-            None => "the tag".to_owned(),
+        let Some(object) = object.filter(|_| is_tag) else {
+            return Err(unverified(format!(
+                "the tag {name} is a lightweight one, which can't be signed; make it anew with git tag -s"
+            )));
         };
+        let what = format!("the tag {name}");
         let advice = "make it anew with git tag -s, and push it";
         let signer = self.signer(object, ObjectType::Tag, keys, secret)?;
         let signer = signer.map_err(|error| flaw(&what, &error, secret, advice))?;
@@ -212,8 +208,8 @@ impl<'a> Signatures<'a> {
         let own = own
             .as_ref()
             .map(|tag| String::from_utf8_lossy(tag.name_bytes()));
-        match (name, own) {
-            (Some(name), Some(own)) if own != name => Err(unverified(format!(
+        match own {
+            Some(own) if own != name => Err(unverified(format!(
                 "the tag {name} was signed as {own:?}, so its signature says nothing about {name}; {advice}"
             ))),
             _ => Ok(signer),
