@@ -172,6 +172,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         sources: config.sources.clone(),
         resync: config.resync,
         namespace: config.namespace.clone(),
+        hears_pushes: config.webhooks.is_some(),
     };
     let inputs = Inputs {
         helm_releases: heard_releases,

@@ -36,6 +36,8 @@ pub enum SourceFilter {
     Url(String),
     /// All git sources at one of these addresses, however their URLs spell them.
     Pushed(BTreeSet<Address>),
+    /// All git sources of which a forge could tell a push.
+    Pushable,
 }
 
 impl SourceFilter {
@@ -44,10 +46,14 @@ impl SourceFilter {
             Self::Name(asked) => name.as_str() == asked,
             Self::Url(asked) => source.url == *asked,
             Self::Pushed(addresses) => {
-                let address = Address::of(&source.url).filter(|_| source.kind == SourceKind::Git);
-                address.is_some_and(|address| addresses.contains(&address))
+                Self::pushable(source).is_some_and(|address| addresses.contains(&address))
             }
+            Self::Pushable => Self::pushable(source).is_some(),
         }
+    }
+
+    fn pushable(source: &Source) -> Option<Address> {
+        Address::of(&source.url).filter(|_| source.kind == SourceKind::Git)
     }
 }
 
@@ -473,6 +479,7 @@ mod tests {
         assert_eq!(chosen("https://h/team/s"), "https://h/team/s.git");
         assert_eq!(chosen("https://h/team/t"), "");
         assert_eq!(chosen("file:///team/r.git"), "");
+        assert_eq!(wanted.chosen(Some(&SourceFilter::Pushable)).len(), 3);
     }
 
     #[test]

@@ -361,9 +361,18 @@ impl Controller {
         names.len()
     }
 
-    /// Checks what was pushed to while it had to wait; `all` of it at the end.
-    pub(super) fn late_pushes(&mut self, all: bool) {
-        for name in self.pushes.due(Instant::now(), all) {
+    /// Forges tell of a push once, and some did while nobody listened, or just before.
+    pub(super) fn missed_pushes(&mut self) {
+        let sources = self.wanted.refresh(Some(&SourceFilter::Pushable));
+        if sources > 0 {
+            info!(sources, "checked for pushes that nobody heard of");
+            self.derive();
+        }
+    }
+
+    /// Checks what was pushed to while it had to wait.
+    pub(super) fn late_pushes(&mut self) {
+        for name in self.pushes.due(Instant::now()) {
             let filter = SourceFilter::Name(name.to_string());
             self.stale |= self.wanted.refresh(Some(&filter)) > 0;
         }

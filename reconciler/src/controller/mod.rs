@@ -76,6 +76,8 @@ pub struct Settings {
     pub resync: Duration,
     /// The namespace whose records are followed; all of them by default.
     pub namespace: Option<String>,
+    /// Whether forges tell of pushes.
+    pub hears_pushes: bool,
 }
 
 /// A credential that was read.
@@ -171,16 +173,11 @@ impl Controller {
                 key = self.queue.due() => self.due(key),
                 _ = resync.tick() => self.resync(),
                 _ = mended.tick() => self.try_again(),
-                () = pushes::until(self.pushes.next()) => self.late_pushes(false),
+                () = pushes::until(self.pushes.next()) => self.late_pushes(),
                 () = stop.cancelled() => break,
             }
             self.drain(&mut inputs);
             self.proceed();
-        }
-        // Who pushed won't say so again.
-        self.late_pushes(true);
-        if self.stale {
-            self.derive();
         }
         while let Some(done) = self.passes.join_next_with_id().await {
             self.finished(done);
@@ -237,6 +234,9 @@ impl Controller {
             self.sweep_decisions();
             self.hold_unobserved();
             self.everything(Trigger::resync);
+            if self.settings.hears_pushes {
+                self.missed_pushes();
+            }
         }
         while let Some(key) = self.queue.pop() {
             self.start(key);

@@ -37,10 +37,10 @@ impl Pushes {
         }
     }
 
-    /// The sources to check at `now`, or `all` that wait.
-    pub(super) fn due(&mut self, now: Instant, all: bool) -> Vec<SourceName> {
+    /// The sources to check at `now`.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<SourceName> {
         let late = std::mem::take(&mut self.late);
-        let (due, late) = late.into_iter().partition(|(_, at)| all || *at <= now);
+        let (due, late) = late.into_iter().partition(|(_, at)| *at <= now);
         self.late = late;
         let due: BTreeMap<SourceName, Instant> = due;
         for name in due.keys() {
@@ -87,8 +87,8 @@ mod tests {
         }
         // Others don't wait for it.
         assert!(pushes.hear(&two, at(1000)));
-        assert!(pushes.due(at(4999), false).is_empty());
-        assert_eq!(pushes.due(at(5001), false), std::slice::from_ref(&one));
+        assert!(pushes.due(at(4999)).is_empty());
+        assert_eq!(pushes.due(at(5001)), std::slice::from_ref(&one));
         assert_eq!(pushes.next(), None);
         // That was a check as well.
         assert!(!pushes.hear(&one, at(6000)));
@@ -97,15 +97,5 @@ mod tests {
         assert!(pushes.hear(&one, at(10_001)));
         assert_eq!(pushes.next(), None);
         assert!(pushes.hear(&two, at(60_000)));
-    }
-
-    #[test]
-    fn nothing_that_waits_is_lost_at_the_end() {
-        let start = Instant::now();
-        let mut pushes = Pushes::default();
-        assert!(pushes.hear(&name('1'), start));
-        assert!(!pushes.hear(&name('1'), start));
-        assert_eq!(pushes.due(start, true), [name('1')]);
-        assert!(pushes.due(start, true).is_empty());
     }
 }

@@ -12,7 +12,7 @@ use tandem_tests::git::{HttpServer, Scheme};
 use tandem_tests::pair::Extra;
 use tandem_tests::wait::{LONG, Look, until};
 use tandem_tests::world::World;
-use tandem_tests::{charts, guard, http_client};
+use tandem_tests::{guard, http_client};
 
 use crate::common::{app, push, upstream};
 
@@ -342,7 +342,7 @@ async fn what_is_not_proved_or_too_large_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_pushed_before_the_end_is_checked_after_it() {
+async fn what_was_pushed_just_before_the_end_or_unheard_is_checked_after_it() {
     let (mut world, _) = world("hook-end").await;
     let (upstream, _) = upstream(&world, "charts", "one");
     let server = HttpServer::start(&world.upstreams, Scheme::Http).unwrap();
@@ -351,16 +351,22 @@ async fn what_was_pushed_before_the_end_is_checked_after_it() {
     releases.apply("web", &app(&url, "web")).await.unwrap();
     releases.released("web").await.unwrap();
     let delivery = pushed_to(&url);
+    let released = async |marker: &str, commit: &str| {
+        releases.released_from("web", commit).await.unwrap();
+        releases.marker("web", marker).await.unwrap();
+    };
     // Two in a moment: the second one has to wait, and the process ends meanwhile.
     assert_eq!(github(&world, "push", SECRET, &delivery).await.0, 202);
-    upstream
-        .write_all(&charts::config_map("charts/app", "two"))
-        .unwrap();
-    let commit = upstream.push("main", "Change app").unwrap();
+    let commit = push(&upstream, "two");
     assert_eq!(github(&world, "push", SECRET, &delivery).await.0, 202);
     let reconciler = world.reconciler_mut().unwrap();
-    reconciler.terminate().unwrap();
+    reconciler.kill().unwrap();
     reconciler.restart().unwrap();
-    releases.released_from("web", &commit).await.unwrap();
-    releases.marker("web", "two").await.unwrap();
+    released("two", &commit).await;
+    // And one of which a forge tells nobody.
+    let reconciler = world.reconciler_mut().unwrap();
+    reconciler.terminate().unwrap();
+    let commit = push(&upstream, "three");
+    reconciler.restart().unwrap();
+    released("three", &commit).await;
 }
