@@ -73,6 +73,8 @@ impl WantView {
     }
 }
 
+/// The reason of a want that isn't signed as was asked for.
+pub const UNVERIFIED: &str = "Unverified";
 /// The reason of a want that another one of its group holds back.
 pub const HELD_BACK: &str = "GroupHeldBack";
 
@@ -132,7 +134,7 @@ pub fn signed(view: WantView, verify: Option<&Verify>) -> WantView {
     match (&view, verify) {
         (WantView::Good { good, .. }, Some(verify)) if !is_signed(good, verify) => {
             WantView::Problem(Trouble {
-                reason: "Unverified",
+                reason: UNVERIFIED,
                 message: "the mirror-sidecar serves this without saying who signed it, so it \
                           isn't released; run a mirror-sidecar that verifies signatures"
                     .to_owned(),
@@ -251,7 +253,7 @@ mod tests {
             assert_eq!(signed(seen.clone(), None), seen);
         }
         let old = view(Ok(&manifest(json!({"good": good()}), 0)), "k");
-        assert_eq!(trouble(&signed(old, Some(&verify))), Some("Unverified"));
+        assert_eq!(trouble(&signed(old, Some(&verify))), Some(UNVERIFIED));
         let none = view(Ok(&manifest(json!({}), 0)), "k");
         assert_eq!(signed(none.clone(), Some(&verify)), none);
     }

@@ -257,7 +257,7 @@ impl Controller {
                 reason: "CredentialMissing",
                 message: match lent {
                     Lent::Credential(_) => format!("secretRef: {problem}"),
-                    Lent::Keys(_) => format!("chart.verify.secretRef: {problem}"),
+                    Lent::Keys(_) => format!("verify.secretRef: {problem}"),
                 },
                 source: false,
             }),

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
-use tandem_shared::source::CredentialRef;
 use tandem_shared::verify::Verify;
 
 use super::{FileRef, HelmRelease, HelmReleaseSpec, KeySelector, Rollback, Test, ValuesFromSource};
@@ -226,13 +225,10 @@ impl HelmRelease {
                     .map(|secret| secret.resolve(&self.own_namespace())),
                 skip_dependencies: chart.skip_dep_update.unwrap_or(false),
                 submodules: chart.submodules.unwrap_or(false),
-                verify: chart.verify.as_ref().map(|verify| Verify {
-                    mode: verify.mode.unwrap_or_default().into(),
-                    keys: CredentialRef {
-                        namespace: self.own_namespace(),
-                        name: verify.secret_ref.name.clone(),
-                    },
-                }),
+                verify: chart
+                    .verify
+                    .as_ref()
+                    .map(|verify| verify.resolve(&self.own_namespace())),
             }));
         }
         if chart.verify.is_some() {
@@ -317,6 +313,7 @@ impl HelmRelease {
             namespace,
             name,
         };
+        let keys = |field, verify: Verify| named(field, (verify.keys.namespace, verify.keys.name));
         let source = self.chart_source()?;
         let mut all = Vec::new();
         if let (field, Some(secret)) = source.secret() {
@@ -327,18 +324,23 @@ impl HelmRelease {
             ..
         }) = &source
         {
-            let CredentialRef { namespace, name } = verify.keys.clone();
-            all.push(named("chart.verify.secretRef", (namespace, name)));
+            all.push(keys("chart.verify.secretRef", verify.clone()));
         }
         for source in self.spec.values_sources() {
             if let Some(FileRef::Git {
-                url, path, secret, ..
+                url,
+                path,
+                secret,
+                verify,
+                ..
             }) = source.file(&own)
             {
                 if url.is_empty() || path.is_empty() {
                     return Err(InvalidSpec::GitFile);
                 }
                 all.extend(secret.map(|secret| named("valuesFrom gitFileRef.secretRef", secret)));
+                let field = "valuesFrom gitFileRef.verify.secretRef";
+                all.extend(verify.map(|verify| keys(field, verify)));
             }
             if let Some(key) = source.config_map_key_ref.or(source.secret_key_ref) {
                 let namespace = key.namespace(&own).to_owned();

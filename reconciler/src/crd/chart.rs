@@ -2,6 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tandem_shared::source::CredentialRef;
+use tandem_shared::verify::Verify;
 
 /// Where the chart comes from. With both `git` and `path` it is a directory of a git
 /// repository; otherwise all of `repository`, `name` and `version` are needed.
@@ -57,6 +59,20 @@ pub struct VerifySpec {
     /// Secret with public keys: `*.asc` for armored OpenPGP keys, `*.pub` or `*.sshpub` for
     /// OpenSSH ones.
     pub secret_ref: LocalObjectReference,
+}
+
+impl VerifySpec {
+    /// The same, for a HelmRelease in `namespace`.
+    #[must_use]
+    pub fn resolve(&self, namespace: &str) -> Verify {
+        Verify {
+            mode: self.mode.unwrap_or_default().into(),
+            keys: CredentialRef {
+                namespace: namespace.to_owned(),
+                name: self.secret_ref.name.clone(),
+            },
+        }
+    }
 }
 
 /// What has to be signed: `HEAD`, the commit that the ref stands for, which is the default;

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tandem_shared::source::redact_url;
+use tandem_shared::verify::Verify;
 
-use super::ObjectReference;
+use super::{ObjectReference, VerifySpec};
 
 /// One source of values; exactly one of its fields is expected, the first set one counts.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -79,6 +80,10 @@ pub struct GitFileSelector {
     /// Secret for the git repository, as `chart.secretRef`, which doesn't count here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<ObjectReference>,
+    /// Use only what is signed by one of these keys, as `chart.verify`; that counts here
+    /// where the file comes from the chart's commit, unless this is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifySpec>,
     /// Go on without it if it is missing or isn't valid YAML. What was found before is used
     /// while its repository doesn't answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,6 +107,8 @@ pub enum FileRef {
         path: String,
         /// Namespace and name of the Secret with credentials.
         secret: Option<(String, String)>,
+        /// What has to be signed, and by whose keys.
+        verify: Option<Verify>,
     },
 }
 
@@ -167,6 +174,7 @@ impl ValuesFromSource {
                 .secret_ref
                 .as_ref()
                 .map(|secret| secret.resolve(namespace)),
+            verify: file.verify.as_ref().map(|verify| verify.resolve(namespace)),
         })
     }
 

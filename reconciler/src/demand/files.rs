@@ -142,6 +142,7 @@ fn place(
             reference,
             path,
             secret,
+            verify,
         } => {
             let reference = reference.clone().or_else(|| defaults.reference.clone());
             let wish = |name: &str| wish(release, SourceKind::Git, url, secret.clone(), name);
@@ -151,10 +152,12 @@ fn place(
             } else {
                 wish(&own_name(release, &[b"git"], url))
             };
-            let verify = chart_spec.verify.clone().filter(|_| {
+            let of_chart = || {
                 // Of the chart's commit, which has to be signed.
-                wish.name == chart.name && reference == chart_spec.reference
-            });
+                let with = wish.name == chart.name && reference == chart_spec.reference;
+                chart_spec.verify.clone().filter(|_| with)
+            };
+            let verify = verify.clone().or_else(of_chart);
             let spec = WantSpec {
                 verify,
                 ..spec(reference, clean(path))

@@ -369,10 +369,14 @@ fn what_is_to_be_signed_is_asked_for_with_the_keys_of_the_own_namespace() {
     elsewhere["ref"] = json!("other");
     let mut other = beside.clone();
     other["git"] = json!("https://h/other.git");
+    let mut signed = other.clone();
+    signed["path"] = json!("signed.yaml");
+    signed["verify"] = json!({"mode": "Tag", "secretRef": {"name": "signers"}});
     spec["valuesFrom"] = json!([
         {"chartFileRef": {"path": "values-prod.yaml"}},
         {"chartFileRef": {"path": "may-be.yaml", "optional": true}},
         {"gitFileRef": beside}, {"gitFileRef": elsewhere}, {"gitFileRef": other},
+        {"gitFileRef": signed},
     ]);
     let one = wish(&release("a", "one", spec), &defaults()).unwrap();
     let secret = CredentialRef {
@@ -414,6 +418,7 @@ fn what_is_to_be_signed_is_asked_for_with_the_keys_of_the_own_namespace() {
             want("prod.yaml", "main", false, false),
             want("prod.yaml", "main", true, id),
             want("prod.yaml", "other", false, false),
+            want("signed.yaml", "main", true, id),
             want("x", "main", true, id),
             want("x/may-be.yaml", "main", true, id),
             want("x/values-prod.yaml", "main", true, id),

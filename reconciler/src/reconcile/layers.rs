@@ -10,7 +10,7 @@ use super::snapshot::{FileView, Wants};
 use crate::crd::{HelmRelease, KeySelector, ValuesFromSource};
 use crate::status::Obstacle;
 use crate::values::{Content, Layer};
-use crate::view::WantView;
+use crate::view::{UNVERIFIED, WantView};
 
 /// What couldn't be read, for reasons that pass.
 #[derive(Debug, Error)]
@@ -125,7 +125,10 @@ fn found<'a>(file: &'a FileView, origin: &str, optional: bool) -> Found<'a> {
         WantView::Good { good, trouble } => {
             Found::File(good, trouble.as_ref().map(Obstacle::old_values))
         }
-        WantView::Problem(trouble) if optional && !trouble.is_ours() => {
+        // One that nobody signed is there; whoever may push must not make it go away.
+        WantView::Problem(trouble)
+            if optional && !trouble.is_ours() && trouble.reason != UNVERIFIED =>
+        {
             Found::Missing(trouble.message.clone())
         }
         WantView::Problem(trouble) => {
@@ -263,6 +266,7 @@ mod tests {
             (&problem("PathNotFound"), true, None),
             (&problem("Unreachable"), true, None),
             (&problem("InvalidUrl"), true, None),
+            (&problem("Unverified"), true, Some(ObstacleKind::NoValues)),
             // What lies between the processes says nothing about the file.
             (
                 &problem("CredentialMissing"),
