@@ -38,6 +38,9 @@ pub struct HelmReleaseStatus {
     /// Commit or version of the chart that was tried last, successfully or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision: Option<String>,
+    /// Where that was from: the URL of the source, and the path or name of the chart in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_attempted_chart: Option<String>,
     /// What the chart's dependencies stood for then, so that a lost volume changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<Resolution>,

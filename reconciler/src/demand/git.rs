@@ -15,39 +15,38 @@ pub(super) fn wish(
     defaults: &SourceDefaults,
 ) -> SourceWish {
     let reference = chart.git_ref.clone().or_else(|| defaults.reference.clone());
-    let prefer = preferred_commit(release, reference.as_deref());
     let spec = WantSpec {
         kind: WantKind::Chart,
-        reference,
+        reference: reference.clone(),
         version: None,
         path: clean(&chart.path),
         skip_dependencies: chart.skip_dependencies || defaults.skip_dependencies,
         submodules: chart.submodules,
         verify: chart.verify.clone(),
     };
-    let mut wants = request::group([spec].into());
-    for want in &mut wants {
-        want.prefer.commit.clone_from(&prefer);
-        let status = release.status.as_ref();
-        let resolved = status.and_then(|status| status.dependencies.clone());
-        want.prefer.dependencies = resolved.into_iter().collect();
-    }
-    of_source(
+    let mut wish = of_source(
         SourceKind::Git,
         &chart.url,
         chart.secret.clone(),
         &embedded_name(release),
         &release.own_namespace(),
-        wants,
-    )
+        request::group([spec].into()),
+    );
+    let status = release.status.as_ref();
+    let prefer = preferred_commit(wish.tried(status), reference.as_deref());
+    for want in &mut wish.wants {
+        want.prefer.commit.clone_from(&prefer);
+        let resolved = status.and_then(|status| status.dependencies.clone());
+        want.prefer.dependencies = resolved.into_iter().collect();
+    }
+    wish
 }
 
 /// The commit that a short commit id or a range of tags stood for when it was released last.
 /// A branch or tag stands for what it stands for now.
-fn preferred_commit(release: &HelmRelease, reference: Option<&str>) -> Option<String> {
-    let reference = reference?;
+fn preferred_commit(last: Option<&String>, reference: Option<&str>) -> Option<String> {
+    let (last, reference) = (last?, reference?);
     let hex = |text: &str| text.bytes().all(|c| c.is_ascii_hexdigit());
-    let last = release.status.as_ref()?.last_attempted_revision.as_ref()?;
     let short = (4..40).contains(&reference.len())
         && hex(reference)
         && last.starts_with(&reference.to_ascii_lowercase());

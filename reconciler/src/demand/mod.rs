@@ -19,7 +19,7 @@ use thiserror::Error;
 use self::files::Files;
 pub use self::requests::{Extras, OWNER, Part, requests};
 use crate::config::SourceDefaults;
-use crate::crd::{ChartSource, FileRef, HelmRelease, InvalidSpec};
+use crate::crd::{ChartSource, FileRef, HelmRelease, HelmReleaseStatus, InvalidSpec};
 use crate::credentials::Lent;
 
 /// What one HelmRelease wants.
@@ -91,6 +91,20 @@ impl SourceWish {
     #[must_use]
     pub fn key(&self) -> &str {
         self.wants.first().map_or("", |want| want.key.as_str())
+    }
+
+    /// Where the chart is from, in a word for its status; for the source of a chart.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        let path = self.wants.first().map_or("", |want| &want.spec.path);
+        format!("{}/{path}", self.source.url.trim_end_matches('/'))
+    }
+
+    /// What `status` says that was tried of it; of another chart it says nothing about this one.
+    fn tried<'a>(&self, status: Option<&'a HelmReleaseStatus>) -> Option<&'a String> {
+        let status = status?;
+        let same = status.last_attempted_chart.as_ref() == Some(&self.origin());
+        status.last_attempted_revision.as_ref().filter(|_| same)
     }
 
     /// The keys of all wants.

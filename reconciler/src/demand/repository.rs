@@ -28,25 +28,25 @@ pub(super) fn wish(release: &HelmRelease, chart: &RepositoryChart) -> SourceWish
         submodules: false,
         verify: None,
     };
-    let prefer = preferred_version(release, &chart.version);
-    let mut wants = request::group([spec].into());
-    for want in &mut wants {
-        want.prefer.version.clone_from(&prefer);
-    }
-    of_source(
+    let mut wish = of_source(
         kind,
         &chart.url,
         chart.secret.clone(),
         &embedded_name(release),
         &release.own_namespace(),
-        wants,
-    )
+        request::group([spec].into()),
+    );
+    let prefer = preferred_version(wish.tried(release.status.as_ref()), &chart.version);
+    for want in &mut wish.wants {
+        want.prefer.version.clone_from(&prefer);
+    }
+    wish
 }
 
 /// The version that a range stood for when it was released last. What is written as one
 /// version means that one.
-fn preferred_version(release: &HelmRelease, asked: &str) -> Option<String> {
+fn preferred_version(last: Option<&String>, asked: &str) -> Option<String> {
     let exact = |text: &str| Version::parse(text.strip_prefix('v').unwrap_or(text)).ok();
-    let last = release.status.as_ref()?.last_attempted_revision.as_ref()?;
-    (exact(asked).is_none() && exact(last).is_some()).then(|| last.clone())
+    last.filter(|last| exact(asked).is_none() && exact(last).is_some())
+        .cloned()
 }

@@ -51,6 +51,15 @@ fn all(releases: &[HelmRelease]) -> BTreeMap<SourceName, Request> {
     requests(parts, &Extras::default(), &defaults())
 }
 
+/// The status of a HelmRelease of which this was tried last.
+fn tried(chart: &str, revision: &str) -> Option<HelmReleaseStatus> {
+    Some(HelmReleaseStatus {
+        last_attempted_revision: Some(revision.to_owned()),
+        last_attempted_chart: Some(chart.to_owned()),
+        ..HelmReleaseStatus::default()
+    })
+}
+
 #[test]
 fn one_source_is_asked_once_however_many_want_it() {
     let made = all(&[
@@ -274,7 +283,7 @@ fn a_short_commit_id_or_a_range_keeps_what_it_stood_for() {
         "one",
         json!({"chart": {"git": "https://h/r.git", "ref": "0123456", "path": "x"}}),
     );
-    one.status = serde_json::from_value(json!({"lastAttemptedRevision": commit})).unwrap();
+    one.status = tried("https://h/r.git/x", commit);
     assert_eq!(
         wish(&one, &defaults()).unwrap().chart.wants[0]
             .prefer
@@ -294,9 +303,16 @@ fn a_range_of_versions_keeps_what_it_stood_for() {
     let chart = |version: &str| json!({"chart": {"repository": "https://h/charts", "name": "web", "version": version}});
     let prefers = |name: &str, version: &str, last: &str| {
         let mut one = release("a", name, chart(version));
-        one.status = serde_json::from_value(json!({"lastAttemptedRevision": last})).unwrap();
+        one.status = tried("https://h/charts/web", last);
         wish(&one, &defaults()).unwrap().chart
     };
+    // What another chart stood for says nothing about this one.
+    for other in ["https://h/charts/api", "https://other/charts/web"] {
+        let mut one = release("a", "one", chart("^1.0"));
+        one.status = tried(other, "1.2.0");
+        let wish = wish(&one, &defaults()).unwrap().chart;
+        assert_eq!(wish.wants[0].prefer.version, None, "{other}");
+    }
     let commit = "0123456789abcdef0123456789abcdef01234567";
     for (version, last, expected) in [
         ("^1.0", "1.2.0", Some("1.2.0")),
@@ -671,7 +687,7 @@ fn a_file_shares_what_the_short_commit_id_of_the_chart_stood_for() {
         {"gitFileRef": {"git": "https://h/r.git", "ref": "main", "path": "b"}},
     ]);
     let mut one = release("a", "one", spec);
-    one.status = serde_json::from_value(json!({"lastAttemptedRevision": commit})).unwrap();
+    one.status = tried("https://h/r.git/x", commit);
     for want in wish(&one, &defaults()).unwrap().chart.wants {
         let short = want.spec.reference.as_deref() == Some("0123456");
         assert_eq!(want.prefer.commit.is_some(), short, "{want:?}");

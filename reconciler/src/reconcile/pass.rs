@@ -262,10 +262,13 @@ impl<'a> Pass<'a> {
             .entry
             .release()
             .is_some_and(|release| release.spec.test().ignore_failures());
+        let wish = self.snapshot.entry.wish.as_ref().ok();
+        let origin = wish.map(|wish| wish.chart.origin());
         let subject = Subject {
             generation: self.snapshot.entry.generation(),
             target: &self.target,
             chart: self.chart.as_ref().map(|chart| chart.revision.as_str()),
+            origin: origin.as_deref(),
             dependencies: self
                 .chart
                 .as_ref()

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::Subject;
 use crate::crd::{Condition, ConditionType, HelmReleaseStatus, Phase, Target};
 
 /// A status while it is being written. Equal things said again leave no trace in it.
@@ -74,6 +75,13 @@ impl Draft {
     pub(super) fn about(&mut self, target: &Target) {
         self.status.release_name = Some(target.name.clone());
         self.status.release_namespace = Some(target.namespace.clone());
+    }
+
+    /// Notes which chart was tried last.
+    pub(super) fn tried(&mut self, subject: &Subject<'_>) {
+        self.status.last_attempted_revision = subject.chart.map(ToOwned::to_owned);
+        self.status.last_attempted_chart = subject.origin.map(ToOwned::to_owned);
+        self.status.dependencies = subject.dependencies.cloned();
     }
 
     pub(super) fn phase(&mut self, phase: Phase) {

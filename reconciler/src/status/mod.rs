@@ -38,6 +38,8 @@ pub struct Subject<'a> {
     pub target: &'a Target,
     /// Commit or version of the chart, if there is one.
     pub chart: Option<&'a str>,
+    /// Where the chart is from, as far as that can be made out.
+    pub origin: Option<&'a str>,
     /// What its dependencies stand for, if it has any.
     pub dependencies: Option<&'a Resolution>,
     /// Whether failing tests are of no importance.
@@ -163,8 +165,7 @@ pub fn started(draft: &mut Draft, subject: &Subject<'_>, operation: &Operation) 
                 &fetched(subject),
             );
             draft.set(ConditionType::Deployed, "Unknown", reason, &message);
-            draft.status.last_attempted_revision = subject.chart.map(ToOwned::to_owned);
-            draft.status.dependencies = subject.dependencies.cloned();
+            draft.tried(subject);
         }
         OperationAction::Rollback => {
             draft.set(ConditionType::RolledBack, "Unknown", reason, &message)

@@ -148,8 +148,7 @@ fn in_sync(draft: &mut Draft, subject: &Subject<'_>, obstacle: Option<&Obstacle>
     );
     draft.clear(ConditionType::RolledBack);
     draft.status.rollback_count = None;
-    draft.status.last_attempted_revision = subject.chart.map(ToOwned::to_owned);
-    draft.status.dependencies = subject.dependencies.cloned();
+    draft.tried(subject);
     draft.clear(ConditionType::Reconciling);
     draft.clear(ConditionType::Stalled);
     let ready = match old_values {

@@ -27,6 +27,7 @@ fn subject(target: &Target) -> Subject<'_> {
         generation: 2,
         target,
         chart: Some("c1"),
+        origin: Some("https://h/r/web"),
         dependencies: None,
         ignore_test_failures: false,
     }
@@ -185,6 +186,10 @@ fn an_install_that_goes_well() {
     assert_eq!(status.observed_generation, Some(2));
     assert_eq!(status.revision.as_deref(), Some("c1"));
     assert_eq!(status.last_attempted_revision.as_deref(), Some("c1"));
+    assert_eq!(
+        status.last_attempted_chart.as_deref(),
+        Some("https://h/r/web")
+    );
     assert_eq!(status.release_name.as_deref(), Some("web"));
     assert_eq!(status.release_status.as_deref(), Some("deployed"));
     assert_eq!(status.operation, None);

@@ -71,6 +71,14 @@ async fn a_range_is_upgraded_once_for_each_newer_version() {
     releases.released_from("web", "1.0.0").await.unwrap();
     releases.marker("web", "one").await.unwrap();
     assert_eq!(states(), ["superseded", "superseded", "deployed"]);
+
+    // Of another chart, whose versions are lower, nothing is known yet.
+    repository.publish("other", "0.5.0", "other").unwrap();
+    let other = json!({"spec": {"chart": {"name": "other", "version": ">=0.1.0"}}});
+    releases.patch("web", &other).await.unwrap();
+    let found = releases.released_from("web", "0.5.0").await.unwrap();
+    let from = format!("{}/other", repository.url().trim_end_matches('/'));
+    assert_eq!(found.status("lastAttemptedChart"), from.as_str());
 }
 
 /// The key of the one want that there is.
