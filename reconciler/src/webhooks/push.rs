@@ -1,6 +1,6 @@
 //! What a delivery says: which repository was pushed to. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -32,6 +32,9 @@ pub(super) enum PushError {
         "the body names no repository by an address: neither below \"repository\" or \"project\" nor in \"url\" or \"urls\""
     )]
     NoRepository,
+    /// It names more than anybody pushes to at once.
+    #[error("the body names more than {MOST} addresses; send several deliveries")]
+    TooMany,
 }
 
 /// What forges send, as far as it is of interest.
@@ -57,19 +60,26 @@ struct Repository {
     http_url: Option<String>,
     web_url: Option<String>,
     homepage: Option<String>,
-    links: Option<BTreeMap<String, Links>>,
+    links: Option<Links>,
+}
+
+/// The links that lead to the repository itself. Others are of any shape.
+#[derive(Deserialize)]
+struct Links {
+    clone: Option<Link>,
+    html: Option<Link>,
 }
 
 /// Bitbucket Cloud names one link by each name, Bitbucket Data Center several.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Links {
-    One(Link),
-    Several(Vec<Link>),
+enum Link {
+    One(Place),
+    Several(Vec<Place>),
 }
 
 #[derive(Deserialize)]
-struct Link {
+struct Place {
     href: Option<String>,
 }
 
@@ -87,13 +97,13 @@ impl Repository {
             &self.web_url,
             &self.homepage,
         ];
-        let links = ["clone", "html"].into_iter().flat_map(|name| {
-            let links = self.links.as_ref().and_then(|links| links.get(name));
-            match links {
-                Some(Links::One(link)) => std::slice::from_ref(link),
-                Some(Links::Several(links)) => links.as_slice(),
-                None => &[],
-            }
+        let links = self
+            .links
+            .iter()
+            .flat_map(|links| [&links.clone, &links.html]);
+        let links = links.flatten().flat_map(|link| match link {
+            Link::One(place) => std::slice::from_ref(place),
+            Link::Several(places) => places.as_slice(),
         });
         let links = links.filter_map(|link| link.href.as_deref());
         fields
@@ -135,12 +145,15 @@ pub(super) fn pushed(event: Event, payload: &[u8]) -> Result<Option<BTreeSet<Add
     }
     let repositories = [&body.repository, &body.project].into_iter().flatten();
     let urls = body.url.iter().chain(body.urls.iter().flatten());
-    let addresses: BTreeSet<Address> = repositories
+    let named: Vec<&str> = repositories
         .flat_map(Repository::addresses)
         .chain(urls.map(String::as_str))
-        .take(MOST)
-        .filter_map(Address::of)
+        .take(MOST + 1)
         .collect();
+    if named.len() > MOST {
+        return Err(PushError::TooMany);
+    }
+    let addresses: BTreeSet<Address> = named.into_iter().filter_map(Address::of).collect();
     if addresses.is_empty() {
         return Err(PushError::NoRepository);
     }
@@ -217,7 +230,7 @@ mod tests {
                         "links": {
                             "self": {"href": "https://api.bitbucket.org/2.0/repositories/team/charts"},
                             "html": {"href": "https://bitbucket.org/team/charts"},
-                            "avatar": {"href": "https://bytebucket.org/x.png"},
+                            "avatar": [null],
                         },
                     },
                 }),
@@ -340,8 +353,11 @@ mod tests {
 
     #[test]
     fn only_so_many_addresses_are_looked_at() {
-        let urls: Vec<String> = (0..1000).map(|at| format!("https://h/{at}")).collect();
-        let found = read(Event::Push, &json!({"urls": urls})).unwrap().unwrap();
-        assert_eq!(found.len(), MOST);
+        let read = |count: usize| {
+            let urls: Vec<String> = (0..count).map(|at| format!("https://h/{at}")).collect();
+            read(Event::Push, &json!({"urls": urls}))
+        };
+        assert_eq!(read(MOST).unwrap().unwrap().len(), MOST);
+        assert_eq!(read(MOST + 1), Err(PushError::TooMany));
     }
 }

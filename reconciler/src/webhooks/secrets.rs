@@ -8,6 +8,8 @@ use thiserror::Error;
 
 /// Largest file that is read.
 const MOST_BYTES: u64 = 64 * 1024;
+/// Fewest characters of a secret: a stray line of the file must be nobody's key.
+const FEWEST: usize = 8;
 /// Most secrets in it.
 const MOST: usize = 16;
 
@@ -33,6 +35,11 @@ pub(super) enum SecretsError {
         "there are more than {MOST} lines in the file of --webhook-secret-file; a line is a secret"
     )]
     TooMany,
+    /// A line that is none.
+    #[error(
+        "line {0} of the file of --webhook-secret-file has less than {FEWEST} characters; a line is a secret, best one that `openssl rand -hex 32` made"
+    )]
+    Short(usize),
 }
 
 /// Secrets, any of which is good.
@@ -67,10 +74,14 @@ impl Secrets {
     /// One secret on each line; more than one while a new one is brought in.
     ///
     /// # Errors
-    /// If there is none, or if there are too many.
+    /// If there is none, if there are too many, or if one is too short.
     pub(super) fn parse(text: &[u8]) -> Result<Self, SecretsError> {
         let lines = text.split(|byte| *byte == b'\n');
         let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let is_short = |line: &&[u8]| !line.is_empty() && line.len() < FEWEST;
+        if let Some(at) = lines.clone().position(|line| is_short(&line)) {
+            return Err(SecretsError::Short(at + 1));
+        }
         let secrets: Vec<SecretSlice<u8>> = lines
             .filter(|line| !line.is_empty())
             .take(MOST + 1)
@@ -99,21 +110,25 @@ mod tests {
     #[test]
     fn a_line_is_a_secret() {
         for (text, expected) in [
-            ("one", vec!["one"]),
-            ("one\n", vec!["one"]),
-            ("one\r\n\n two \n", vec!["one", " two "]),
+            ("the one of May", vec!["the one of May"]),
+            ("the one\t\n", vec!["the one\t"]),
+            ("long one\r\n\n other 1 \n", vec!["long one", " other 1 "]),
         ] {
             let secrets = Secrets::parse(text.as_bytes()).unwrap();
             let expected: Vec<&[u8]> = expected.iter().map(|text| text.as_bytes()).collect();
             assert_eq!(secrets.iter().collect::<Vec<_>>(), expected, "{text:?}");
             assert!(!format!("{secrets:?}").contains("one"));
         }
-        for (text, why) in [("", "no secret"), ("\n\r\n", "no secret")] {
+        for (text, why) in [
+            ("", "no secret"),
+            ("\n\r\n", "no secret"),
+            ("long enough\n}\n", "line 2 "),
+        ] {
             let refused = Secrets::parse(text.as_bytes()).unwrap_err();
             assert!(refused.to_string().contains(why), "{refused}");
         }
         assert!(matches!(
-            Secrets::parse("x\n".repeat(MOST + 1).as_bytes()),
+            Secrets::parse("long enough\n".repeat(MOST + 1).as_bytes()),
             Err(SecretsError::TooMany)
         ));
     }
@@ -124,7 +139,7 @@ mod tests {
         let path = folder.path().join("secret");
         let load = || Secrets::load(Some(&path));
         assert!(matches!(load(), Err(SecretsError::Unreadable { .. })));
-        for secret in ["one", "two"] {
+        for secret in ["the first", "the second"] {
             std::fs::write(&path, secret).unwrap();
             assert_eq!(load().unwrap().iter().next(), Some(secret.as_bytes()));
         }

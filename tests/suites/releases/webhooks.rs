@@ -325,10 +325,10 @@ async fn what_is_not_proved_or_too_large_changes_nothing() {
         deliver(&generic, &headers, &body).await.0
     };
     let write = |file: &Path, text: &str| std::fs::write(file, text).unwrap();
-    write(&secret, "new\n");
-    assert_eq!((with(SECRET).await, with("new").await), (401, 202));
-    write(&secret, &format!("new\n{SECRET}\n"));
-    assert_eq!((with(SECRET).await, with("new").await), (202, 202));
+    write(&secret, "the new one\n");
+    assert_eq!((with(SECRET).await, with("the new one").await), (401, 202));
+    write(&secret, &format!("the new one\n{SECRET}\n"));
+    assert_eq!((with(SECRET).await, with("the new one").await), (202, 202));
     for nothing in [Some(""), None] {
         match nothing {
             Some(text) => write(&secret, text),
@@ -357,6 +357,7 @@ async fn what_was_pushed_just_before_the_end_or_unheard_is_checked_after_it() {
     };
     // Two in a moment: the second one has to wait, and the process ends meanwhile.
     assert_eq!(github(&world, "push", SECRET, &delivery).await.0, 202);
+    is_checked(&world, &url, "").await;
     let commit = push(&upstream, "two");
     assert_eq!(github(&world, "push", SECRET, &delivery).await.0, 202);
     let reconciler = world.reconciler_mut().unwrap();
