@@ -1,6 +1,6 @@
 //! Joins what the files of a volume say. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -112,13 +112,13 @@ pub fn overview(contents: &Contents) -> Overview {
     }
     for (name, request) in &contents.requests {
         for want in &request.wants {
-            // A values file is told of with its chart; a HelmRelease that was not looked at
-            // yet will have a row of its own.
+            // A values file is told of with its chart.
             if want.used_by.is_empty() && !told.contains(&(name.clone(), want.key.clone())) {
                 rows.push(of_want(contents, name, want));
             }
         }
     }
+    rows.extend(undecided(contents));
     let mut problems = contents.problems.clone();
     for (name, manifest) in &contents.manifests {
         if let Some(failure) = manifest
@@ -152,6 +152,34 @@ pub fn overview(contents: &Contents) -> Overview {
     }
 }
 
+/// HelmReleases that ask for something and about which nothing was decided yet.
+fn undecided(contents: &Contents) -> Vec<Row> {
+    let decided: BTreeSet<String> = contents.decisions.iter().map(named).collect();
+    let mut waiting = BTreeMap::new();
+    for (name, request) in &contents.requests {
+        for want in &request.wants {
+            for user in want.used_by.iter().filter(|user| !decided.contains(*user)) {
+                waiting.entry(user).or_insert((name, want));
+            }
+        }
+    }
+    let row = |(user, (name, want)): (&String, (&SourceName, &Want))| {
+        let mut row = of_want(contents, name, want);
+        row.helm_release = Some(user.clone());
+        if std::mem::take(&mut row.well) {
+            row.reason = "Waiting".to_owned();
+            row.message = "it is served, and nothing was decided yet".to_owned();
+        }
+        row
+    };
+    waiting.into_iter().map(row).collect()
+}
+
+fn named(decision: &Decision) -> String {
+    let of = &decision.helm_release;
+    format!("{}/{}", of.namespace, of.name)
+}
+
 fn of_decision(
     contents: &Contents,
     decision: &Decision,
@@ -159,10 +187,7 @@ fn of_decision(
     key: Option<&str>,
 ) -> Row {
     let mut row = Row {
-        helm_release: Some(format!(
-            "{}/{}",
-            decision.helm_release.namespace, decision.helm_release.name
-        )),
+        helm_release: Some(named(decision)),
         released: decision.released.clone(),
         release: Some(format!(
             "{}/{}",

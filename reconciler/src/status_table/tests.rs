@@ -118,11 +118,13 @@ fn what_is_wrong_is_told_in_full() {
 
 #[test]
 fn wants_of_a_person_have_rows_and_others_are_told_once() {
-    assert!(
-        overview(&contents(Vec::new(), &["demo/web"], good()))
-            .rows
-            .is_empty()
-    );
+    // Of one about which nothing was decided yet this is all there is to say.
+    let undecided = overview(&contents(Vec::new(), &["demo/web"], good()));
+    assert!(!undecided.well && undecided.rows[0].reason == "Waiting");
+    assert_eq!(undecided.rows[0].helm_release.as_deref(), Some("demo/web"));
+    let decided = vec![decision(true, "Succeeded")];
+    let decided = overview(&contents(decided, &["demo/web"], good()));
+    assert_eq!(decided.rows.len(), 1);
     let by_hand = overview(&contents(Vec::new(), &[], good()));
     assert!(by_hand.well && by_hand.rows[0].reason == "Served");
     assert_eq!(
