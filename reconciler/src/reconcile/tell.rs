@@ -45,7 +45,7 @@ impl Pass<'_> {
             return;
         }
         if let Some(release) = entry.release() {
-            status::ignored(&mut self.draft, &release.spec, self.ctx.engine.major());
+            status::ignored(&mut self.draft, release, self.ctx.engine.major());
         }
         if !entry.is_suspended() {
             status::resumed(&mut self.draft);
