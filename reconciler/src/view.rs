@@ -33,6 +33,8 @@ pub struct Trouble {
     /// It is of the source as a whole, which answered before: what there is may still be
     /// the newest.
     pub source: bool,
+    /// It may well pass in a moment: a source that has only just stopped to answer.
+    pub passing: bool,
 }
 
 impl Trouble {
@@ -94,6 +96,7 @@ pub fn view(manifest: Result<&Manifest, &Unread>, key: &str) -> WantView {
                 reason: "ManifestRefused",
                 message: why.clone(),
                 source: false,
+                passing: false,
             });
         }
     };
@@ -102,6 +105,7 @@ pub fn view(manifest: Result<&Manifest, &Unread>, key: &str) -> WantView {
         reason: word(&failure.reason),
         message: failure.message.clone(),
         source: true,
+        passing: is_silence(&failure.reason) && !persists(failure),
     });
     let of_want = result
         .and_then(|result| result.problem.as_ref())
@@ -109,6 +113,7 @@ pub fn view(manifest: Result<&Manifest, &Unread>, key: &str) -> WantView {
             reason: word(&problem.reason),
             message: problem.message.clone(),
             source: false,
+            passing: false,
         });
     let persists = manifest.failure.as_ref().is_some_and(persists);
     match result.and_then(|result| result.good.as_ref()) {
@@ -139,6 +144,7 @@ pub fn signed(view: WantView, verify: Option<&Verify>) -> WantView {
                           isn't released; run a mirror-sidecar that verifies signatures"
                     .to_owned(),
                 source: false,
+                passing: false,
             })
         }
         _ => view,
@@ -153,6 +159,14 @@ fn persists(failure: &Failure) -> bool {
         Reason::AuthenticationFailed | Reason::InvalidUrl | Reason::Unsupported
     );
     lasting || failure.attempts >= PERSISTENT
+}
+
+/// Whether nothing was said, rather than no.
+fn is_silence(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Unreachable | Reason::UnknownHost | Reason::Timeout | Reason::Remote
+    )
 }
 
 /// Why there is no manifest to look into.

@@ -117,14 +117,17 @@ enum Found<'a> {
 
 /// What becomes of a values file, called `origin`, of which the volume says `file`.
 ///
-/// An optional one is waited for until its source was asked: a first install must not go out
-/// without it merely because nobody has looked yet. What was good once is used until
-/// something else is.
+/// An optional one is waited for until its source was asked, and asked again if it was silent:
+/// nothing must be released without it merely because nobody has looked yet, or a host was
+/// away when a volume was lost. What was good once is used until something else is.
 fn found<'a>(file: &'a FileView, origin: &str, optional: bool) -> Found<'a> {
     match &file.view {
         WantView::Good { good, trouble } => {
             Found::File(good, trouble.as_ref().map(Obstacle::old_values))
         }
+        WantView::Problem(trouble) if optional && trouble.passing => Found::Stuck(
+            Obstacle::fetching(&format!("{origin}: {}", trouble.message)),
+        ),
         // One that nobody signed is there; whoever may push must not make it go away.
         WantView::Problem(trouble)
             if optional && !trouble.is_ours() && trouble.reason != UNVERIFIED =>
@@ -241,6 +244,7 @@ mod tests {
             reason,
             message: "no".into(),
             source: true,
+            passing: false,
         })
     }
 
@@ -255,9 +259,15 @@ mod tests {
     #[test]
     fn optional_means_that_its_url_gives_none_not_that_nobody_looked() {
         let pending = WantView::Pending("it is being fetched".into());
+        let mut silent = problem("Unreachable");
+        if let WantView::Problem(trouble) = &mut silent {
+            trouble.passing = true;
+        }
         for (view, optional, expected) in [
             (&pending, false, Some(ObstacleKind::Fetching)),
             (&pending, true, Some(ObstacleKind::Fetching)),
+            (&silent, false, Some(ObstacleKind::NoValues)),
+            (&silent, true, Some(ObstacleKind::Fetching)),
             (
                 &problem("PathNotFound"),
                 false,
