@@ -28,6 +28,12 @@ impl Lent {
             Self::Credential(secret) | Self::Keys(secret) => secret,
         }
     }
+
+    /// Whether it stood in a URL: such a name no Secret can have.
+    #[must_use]
+    pub fn is_of_url(&self) -> bool {
+        self.secret().name.contains(':')
+    }
 }
 
 /// Why a source's credential isn't to be had.
@@ -207,7 +213,7 @@ impl Credentials {
     }
 
     /// Forgets credentials that nobody names any more, and removes from the volume those
-    /// that `used` doesn't hold.
+    /// that neither `used` holds nor a request is about to name.
     ///
     /// # Errors
     /// If the volume refuses.
@@ -218,7 +224,11 @@ impl Credentials {
     ) -> Result<(), CredentialError> {
         self.known.retain(|secret, _| named.contains(secret));
         match &self.store {
-            Some(store) => store.retain(|id| used.contains(id)),
+            Some(store) => {
+                let usable: BTreeSet<&str> =
+                    self.known.keys().filter_map(|lent| self.id(lent)).collect();
+                store.retain(|id| used.contains(id) || usable.contains(id))
+            }
             None => Ok(()),
         }
     }

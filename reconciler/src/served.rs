@@ -8,6 +8,7 @@ use tandem_shared::layout;
 use tandem_shared::manifest::{Manifest, Problem, Reason, SourceState};
 use tandem_shared::observe::{self, ObserveError};
 use tandem_shared::source::{Source, SourceKind, SourceName};
+use tandem_shared::verify::Verified;
 use tracing::warn;
 
 use crate::view::{PERSISTENT, Unread, WantView, view};
@@ -16,6 +17,8 @@ use crate::view::{PERSISTENT, Unread, WantView, view};
 pub struct Served {
     mount: layout::Served,
     seen: BTreeMap<SourceName, Result<Arc<Manifest>, Unread>>,
+    /// Those of git among them.
+    git: BTreeSet<SourceName>,
 }
 
 /// What a manifest that was read anew changes.
@@ -42,6 +45,7 @@ impl Served {
         Self {
             mount,
             seen: BTreeMap::new(),
+            git: BTreeSet::new(),
         }
     }
 
@@ -82,6 +86,9 @@ impl Served {
         {
             warn!(source = %name, "{why}");
         }
+        if source.kind == SourceKind::Git {
+            self.git.insert(name.clone());
+        }
         self.seen.insert(name, now);
         news
     }
@@ -105,6 +112,13 @@ impl Served {
         Some(&manifest.handled_refresh)
     }
 
+    /// The same of a source that isn't asked, if something of it is served all the same.
+    #[must_use]
+    pub fn left_of(&self, source: &Source) -> Option<String> {
+        let read = observe::manifest(&self.mount.manifest(&source.name()), source);
+        read.ok().map(|read| read.document.handled_refresh)
+    }
+
     /// Whether a source can't be checked.
     #[must_use]
     pub fn is_failing(&self, name: &SourceName) -> bool {
@@ -114,11 +128,9 @@ impl Served {
     /// Whether every git source that is asked answered at its last check.
     #[must_use]
     pub fn git_is_ready(&self) -> bool {
-        self.seen.values().all(|seen| match seen {
-            Ok(manifest) => {
-                manifest.source.kind != SourceKind::Git || manifest.state == SourceState::Ready
-            }
-            Err(_) => false,
+        self.git.iter().all(|name| {
+            let seen = self.seen.get(name).and_then(|seen| seen.as_ref().ok());
+            seen.is_some_and(|manifest| manifest.state == SourceState::Ready)
         })
     }
 
@@ -139,6 +151,7 @@ impl Served {
     /// Forgets sources that nobody asks any more.
     pub fn retain(&mut self, keep: impl Fn(&SourceName) -> bool) {
         self.seen.retain(|name, _| keep(name));
+        self.git.retain(keep);
     }
 
     /// What there is to say about one want.
@@ -189,7 +202,7 @@ fn changed_wants(old: Option<&Manifest>, new: &Manifest) -> BTreeSet<String> {
 /// What matters of one want's result.
 #[derive(PartialEq)]
 struct Essence<'a> {
-    artifact: Option<(&'a str, String)>,
+    artifact: Option<(&'a str, String, Option<&'a Verified>)>,
     problem: Option<(String, &'a str)>,
 }
 
@@ -204,7 +217,8 @@ fn essence<'a>(manifest: &'a Manifest, key: &str) -> Essence<'a> {
                 .as_deref()
                 .or(good.version.as_deref())
                 .unwrap_or_default();
-            (revision, good.artifact.to_string())
+            let by = good.verified_by.as_ref();
+            (revision, good.artifact.to_string(), by)
         }),
         problem: wrong.map(
             |Problem {
@@ -309,18 +323,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut served = Served::new(layout::Volume::at(folder.path()).served);
         assert!(served.git_is_ready(), "nothing is asked");
-        let of = |kind: &str, state: &str| {
+        let add = |served: &mut Served, kind: &str, state: Option<&str>| {
             let mut text = serde_json::to_value(manifest(1, json!({}), json!(null))).unwrap();
             text["source"]["kind"] = json!(kind);
-            text["state"] = json!(state);
+            text["state"] = json!(state.unwrap_or("ready"));
             let manifest: Manifest = serde_json::from_value(text).unwrap();
-            (manifest.source.name(), Ok(Arc::new(manifest)))
+            served.read(&manifest.source);
+            if state.is_some() {
+                let name = manifest.source.name();
+                served.seen.insert(name, Ok(Arc::new(manifest)));
+            }
+            served.git_is_ready()
         };
-        served
-            .seen
-            .extend([of("git", "ready"), of("helm", "failing")]);
-        assert!(served.git_is_ready());
-        served.seen.extend([of("git", "failing")]);
-        assert!(!served.git_is_ready());
+        assert!(add(&mut served, "git", Some("ready")));
+        assert!(add(&mut served, "helm", Some("failing")), "of another kind");
+        assert!(add(&mut served, "http", None), "of another kind, unread");
+        assert!(!add(&mut served, "git", Some("failing")));
+        assert!(!add(&mut served, "git", None), "unread");
     }
 }

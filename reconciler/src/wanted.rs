@@ -313,11 +313,15 @@ impl Wanted {
     pub fn refresh(&mut self, filter: Option<&SourceFilter>) -> usize {
         let chosen = self.chosen(filter);
         for name in &chosen {
-            self.extras
-                .refresh
-                .insert(name.clone(), format!("{:032x}", rand::random::<u128>()));
+            self.renew(name);
         }
         chosen.len()
+    }
+
+    /// Gives one source a new token, also if it is about to be asked for.
+    pub fn renew(&mut self, name: &SourceName) {
+        let token = format!("{:032x}", rand::random::<u128>());
+        self.extras.refresh.insert(name.clone(), token);
     }
 
     /// Notes that an artifact isn't what its name says, so that the sidecar builds it anew.

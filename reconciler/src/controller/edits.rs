@@ -35,9 +35,11 @@ impl Controller {
         tokens.get(source).map(String::as_str)
     }
 
-    /// Notes that the source of a HelmRelease was edited, before a check is asked for.
-    pub(super) fn hold(&mut self, key: &Key, source: &SourceName) {
-        let known = [self.asked(source), self.served.handled(source)];
+    /// Notes that the source of a HelmRelease was edited, before a check is asked for. `left`
+    /// is the token of what is served of a source that nobody asks for.
+    pub(super) fn hold(&mut self, key: &Key, source: &SourceName, left: Option<String>) {
+        let served = self.served.handled(source).or(left.as_deref());
+        let known = [self.asked(source), served];
         let stale = known.into_iter().flatten().map(str::to_owned).collect();
         let memory = self.memory.entry(key.clone()).or_default();
         if let Some(asked) = memory.asked.get_mut(source) {

@@ -63,6 +63,16 @@ impl Controller {
             .flat_map(|wish| wish.sources())
             .map(|wish| (wish.name.clone(), keys_of(&wish.wants)))
             .collect();
+        // Of what nobody asks for, something may be served still: it is from another time.
+        let mut left: BTreeMap<SourceName, String> = wish
+            .iter()
+            .flat_map(|wish| wish.sources())
+            .filter(|wish| !self.wanted.requests().contains_key(&wish.name))
+            .filter_map(|wish| {
+                let handled = block_in_place(|| self.served.left_of(&wish.source))?;
+                Some((wish.name.clone(), handled))
+            })
+            .collect();
         let memory = self.memory.entry(key.clone()).or_default();
         memory.blocked = 0;
         let mut before = std::mem::take(&mut memory.asked);
@@ -89,9 +99,10 @@ impl Controller {
             memory.asked.insert(name, asked);
         }
         for (name, keys) in news {
-            let edited = !known.is_empty() && known.get(&name) != Some(&keys);
+            let left = left.remove(&name);
+            let edited = left.is_some() || !known.is_empty() && known.get(&name) != Some(&keys);
             if edited {
-                self.hold(key, &name);
+                self.hold(key, &name, left);
             }
             if edited || self.begun && self.asks_late(&name, &keys) {
                 self.edited.insert(name);
@@ -127,7 +138,7 @@ impl Controller {
         info!(helmrelease = %key, requested = memory.requested, "asked for by an annotation");
         memory.failures = Failures::default();
         for source in sources {
-            self.hold(key, &source);
+            self.hold(key, &source, None);
             self.edited.insert(source);
         }
     }
@@ -381,6 +392,9 @@ impl Controller {
     pub(super) fn credential(&mut self, read: Result<Read, JoinError>) {
         match read {
             Ok((secret, read)) => {
+                if self.reading.remove(&secret) == Some(true) {
+                    return self.read_credential(secret);
+                }
                 if block_in_place(|| self.credentials.learn(&secret, read)) {
                     self.stale = true;
                     let of_secret = |entry: &&Arc<Entry>| {
@@ -400,7 +414,11 @@ impl Controller {
                     }
                 }
             }
-            Err(error) => error!("reading a credential ended unexpectedly: {error}"),
+            Err(error) => {
+                // Which one isn't known; the next resync reads all of them.
+                self.reading.clear();
+                error!("reading a credential ended unexpectedly: {error}");
+            }
         }
     }
 

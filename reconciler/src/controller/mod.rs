@@ -9,7 +9,7 @@ mod pushes;
 mod queue;
 mod volume;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +102,9 @@ pub struct Controller {
     /// Whose pass each task is.
     tasks: HashMap<task::Id, Key>,
     reads: JoinSet<Read>,
+    /// What is being read, and whether it has changed meanwhile: the answer to an earlier
+    /// question must not be taken in after that to a later one.
+    reading: BTreeMap<Lent, bool>,
     pushes: Pushes,
     ready: watch::Sender<Readiness>,
     /// Sources of which HelmReleases want something else since the last derivation.
@@ -144,6 +147,7 @@ impl Controller {
             passes: JoinSet::new(),
             tasks: HashMap::new(),
             reads: JoinSet::new(),
+            reading: BTreeMap::new(),
             pushes: Pushes::default(),
             ready,
             edited: BTreeSet::new(),

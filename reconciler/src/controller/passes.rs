@@ -256,10 +256,12 @@ impl Controller {
             Some((lent, Known::Problem { problem, .. })) => WantView::Problem(Trouble {
                 reason: "CredentialMissing",
                 message: match lent {
+                    _ if lent.is_of_url() => format!("the password in its URL: {problem}"),
                     Lent::Credential(_) => format!("secretRef: {problem}"),
                     Lent::Keys(_) => format!("verify.secretRef: {problem}"),
                 },
                 source: false,
+                passing: false,
             }),
             Some(_) => WantView::Pending("its credential is being read".to_owned()),
         }
@@ -298,6 +300,7 @@ impl Controller {
                     reason: "RequestRefused",
                     message: why.to_owned(),
                     source: false,
+                    passing: false,
                 }),
                 None => WantView::Pending(why),
             },

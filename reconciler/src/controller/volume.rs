@@ -10,7 +10,6 @@ use super::Controller;
 use crate::credentials::{self, Lent};
 use crate::demand::{self, Part, SourceWish, Wish};
 use crate::releases::Entry;
-use crate::wanted::SourceFilter;
 
 impl Controller {
     /// Derives all requests from all HelmReleases, and makes the volume say so.
@@ -22,8 +21,7 @@ impl Controller {
         let thorough = std::mem::take(&mut self.thorough);
         self.ask_credentials();
         for name in std::mem::take(&mut self.edited) {
-            self.wanted
-                .refresh(Some(&SourceFilter::Name(name.to_string())));
+            self.wanted.renew(&name);
         }
         let names: Vec<(String, &Arc<Entry>)> = self
             .releases
@@ -128,9 +126,14 @@ impl Controller {
 
     pub(super) fn read_credential(&mut self, secret: Lent) {
         // What stood in a URL is in no Secret.
-        if secret.secret().name.contains(':') {
+        if secret.is_of_url() {
             return;
         }
+        if let Some(changed) = self.reading.get_mut(&secret) {
+            *changed = true;
+            return;
+        }
+        self.reading.insert(secret.clone(), false);
         let client = self.client.clone();
         self.reads.spawn(async move {
             let read = credentials::read(client, &secret).await;

@@ -43,8 +43,7 @@ pub struct ChartSpec {
     /// Version of the chart, or a range of versions; in a registry also a tag or digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Secret with the credentials for the Helm repository or registry: `username` and
-    /// `password`, or of type `kubernetes.io/dockerconfigjson`.
+    /// Secret for the Helm repository or registry; README.md lists what it may hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart_pull_secret: Option<LocalObjectReference>,
 }
@@ -53,12 +52,19 @@ pub struct ChartSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifySpec {
-    /// What has to be signed; `HEAD` when left out.
+    /// What has to be signed: `HEAD`, the commit that the ref stands for, which is the default;
+    /// `Tag`, the annotated tag that the ref is; `TagAndHEAD`, both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "modes")]
     pub mode: Option<VerifyMode>,
     /// Secret with public keys: `*.asc` for armored OpenPGP keys, `*.pub` or `*.sshpub` for
     /// OpenSSH ones.
     pub secret_ref: LocalObjectReference,
+}
+
+/// No enum, for the reason that `helm_versions` gives.
+fn modes(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "string", "nullable": true, "pattern": "^(HEAD|Tag|TagAndHEAD)$" })
 }
 
 impl VerifySpec {

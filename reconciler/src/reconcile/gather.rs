@@ -208,6 +208,7 @@ fn chart<'a>(
         SourceView::Credential(lent, Known::Problem { problem, .. }) => {
             let named = release.chart_source().ok();
             let field = match lent {
+                Lent::Credential(_) if lent.is_of_url() => "the password in its URL",
                 Lent::Credential(_) => named.map_or("chart", |source| source.secret().0),
                 Lent::Keys(_) => "chart.verify.secretRef",
             };

@@ -81,6 +81,40 @@ async fn an_edited_source_is_followed_at_once_and_leaks_nothing() {
 }
 
 #[tokio::test]
+async fn what_is_left_of_an_earlier_time_is_not_released_to_who_asks_again() {
+    let mut world = World::empty("again").await.unwrap();
+    let never = Extra::args(["--git-poll-interval=24h"]);
+    world.start_pair(&Extra::default(), &never).await.unwrap();
+    let (one, first) = upstream(&world, "one", "one");
+    let (two, other) = upstream(&world, "two", "other");
+    let releases = world.releases.clone();
+    let history = || world.helm.history(&world.namespace, "web").unwrap().len();
+    let spec = app(&one.file_url(), "web");
+    releases.apply("web", &spec).await.unwrap();
+    releases.released_from("web", &first).await.unwrap();
+
+    // Its manifest and artifact stay for a while.
+    releases.delete("web").await.unwrap();
+    releases.gone("web").await.unwrap();
+    assert_eq!(world.volume.requests().unwrap().len(), 0);
+    assert_eq!(world.volume.manifests().unwrap().len(), 1);
+    let second = push(&one, "two");
+    releases.apply("web", &spec).await.unwrap();
+    releases.released_from("web", &second).await.unwrap();
+    assert_eq!(history(), 1);
+
+    // Edited away and back.
+    let from = |url: String| json!({"spec": {"chart": {"git": url}}});
+    releases.patch("web", &from(two.file_url())).await.unwrap();
+    releases.released_from("web", &other).await.unwrap();
+    let third = push(&one, "three");
+    releases.patch("web", &from(one.file_url())).await.unwrap();
+    releases.released_from("web", &third).await.unwrap();
+    releases.marker("web", "three").await.unwrap();
+    assert_eq!(history(), 3);
+}
+
+#[tokio::test]
 async fn deleted_while_its_chart_is_fetched_it_leaves_nothing() {
     let mut world = World::empty("deleted").await.unwrap();
     world
