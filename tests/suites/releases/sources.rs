@@ -87,11 +87,25 @@ async fn what_is_left_of_an_earlier_time_is_not_released_to_who_asks_again() {
     world.start_pair(&Extra::default(), &never).await.unwrap();
     let (one, first) = upstream(&world, "one", "one");
     let (two, other) = upstream(&world, "two", "other");
+    let server = HttpServer::start(&world.upstreams, Scheme::Http).unwrap();
     let releases = world.releases.clone();
     let history = || world.helm.history(&world.namespace, "web").unwrap().len();
-    let spec = app(&one.file_url(), "web");
+    let spec = app(&server.url("one"), "web");
     releases.apply("web", &spec).await.unwrap();
     releases.released_from("web", &first).await.unwrap();
+    // A check takes its time, until somebody says to wait for it.
+    let slow = |slow: bool| {
+        let drip = slow.then_some(Duration::from_millis(50));
+        server.set(|knobs| knobs.drip = drip);
+    };
+    let waits = async || {
+        let why = "is being checked, since the HelmRelease was edited";
+        releases
+            .condition("web", "Ready", "Unknown", why)
+            .await
+            .unwrap();
+        slow(false);
+    };
 
     // Its manifest and artifact stay for a while.
     releases.delete("web").await.unwrap();
@@ -99,7 +113,9 @@ async fn what_is_left_of_an_earlier_time_is_not_released_to_who_asks_again() {
     assert_eq!(world.volume.requests().unwrap().len(), 0);
     assert_eq!(world.volume.manifests().unwrap().len(), 1);
     let second = push(&one, "two");
+    slow(true);
     releases.apply("web", &spec).await.unwrap();
+    waits().await;
     releases.released_from("web", &second).await.unwrap();
     assert_eq!(history(), 1);
 
@@ -108,7 +124,12 @@ async fn what_is_left_of_an_earlier_time_is_not_released_to_who_asks_again() {
     releases.patch("web", &from(two.file_url())).await.unwrap();
     releases.released_from("web", &other).await.unwrap();
     let third = push(&one, "three");
-    releases.patch("web", &from(one.file_url())).await.unwrap();
+    slow(true);
+    releases
+        .patch("web", &from(server.url("one")))
+        .await
+        .unwrap();
+    waits().await;
     releases.released_from("web", &third).await.unwrap();
     releases.marker("web", "three").await.unwrap();
     assert_eq!(history(), 3);
