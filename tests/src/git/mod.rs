@@ -5,6 +5,7 @@ mod daemon;
 mod files;
 mod github;
 mod http;
+mod signer;
 mod ssh;
 mod upstream;
 
@@ -18,6 +19,7 @@ use crate::guard;
 pub use daemon::GitDaemon;
 pub use github::{AppKey, Stated, TokenServer};
 pub use http::{HttpServer, Knobs, Request, Scheme};
+pub use signer::Signer;
 pub use ssh::SshServer;
 pub use upstream::{Upstream, Upstreams};
 
@@ -58,9 +60,11 @@ fn home() -> Result<PathBuf> {
     home.clone().context("no home")
 }
 
-/// Runs a prepared git and gives its standard output without the last newline.
+/// Runs a prepared command and gives its standard output without the last newline.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().context("git did not start")?;
+    let output = command
+        .output()
+        .with_context(|| format!("{command:?} did not start"))?;
     if !output.status.success() {
         bail!(
             "{command:?}: {}\n{}",

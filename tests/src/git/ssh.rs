@@ -105,7 +105,8 @@ impl SshServer {
     }
 }
 
-fn key(folder: &Path, name: &str) -> Result<PathBuf> {
+/// A new key in a folder, with its public part beside it.
+pub(super) fn key(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     let output = Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "tandem-test", "-f"])

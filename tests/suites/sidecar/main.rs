@@ -21,3 +21,4 @@ mod servers;
 mod serving;
 mod submodules;
 mod urls;
+mod verify;
