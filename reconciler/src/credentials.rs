@@ -45,7 +45,7 @@ pub enum Problem {
     )]
     NoVolume,
     /// There is no such Secret.
-    #[error("the Secret {}/{} does not exist; create it, the source is not asked without it", .0.namespace, .0.name)]
+    #[error("the Secret {}/{} does not exist; create it, nothing is asked or released without it", .0.namespace, .0.name)]
     Missing(CredentialRef),
     /// There is nothing in it.
     #[error("the Secret {}/{} is empty; put in what opens the source, such as username and password", .0.namespace, .0.name)]

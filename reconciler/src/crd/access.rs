@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
+use tandem_shared::source::CredentialRef;
 use tandem_shared::verify::Verify;
 
 use super::{FileRef, HelmRelease, HelmReleaseSpec, KeySelector, Rollback, Test, ValuesFromSource};
@@ -48,6 +49,18 @@ impl ChartSource {
         match self {
             Self::Git(chart) => ("chart.secretRef", chart.secret.as_ref()),
             Self::Repository(chart) => ("chart.chartPullSecret", chart.secret.as_ref()),
+        }
+    }
+
+    /// Whether `keys` are those that the chart has to be signed by.
+    #[must_use]
+    pub fn verifies_by(&self, keys: &CredentialRef) -> bool {
+        match self {
+            Self::Git(chart) => chart
+                .verify
+                .as_ref()
+                .is_some_and(|verify| verify.keys == *keys),
+            Self::Repository(_) => false,
         }
     }
 }

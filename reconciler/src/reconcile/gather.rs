@@ -210,7 +210,10 @@ fn chart<'a>(
             let field = match lent {
                 Lent::Credential(_) if lent.is_of_url() => "the password in its URL",
                 Lent::Credential(_) => named.map_or("chart", |source| source.secret().0),
-                Lent::Keys(_) => "chart.verify.secretRef",
+                Lent::Keys(keys) if named.is_some_and(|source| source.verifies_by(keys)) => {
+                    "chart.verify.secretRef"
+                }
+                Lent::Keys(_) => "valuesFrom gitFileRef.verify.secretRef",
             };
             return Err(Obstacle {
                 kind: ObstacleKind::ChartFailed,

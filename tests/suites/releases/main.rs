@@ -23,4 +23,5 @@ mod rotation;
 mod sources;
 mod urls;
 mod values;
+mod verify;
 mod webhooks;

@@ -93,18 +93,13 @@ async fn what_is_left_of_an_earlier_time_is_not_released_to_who_asks_again() {
     let spec = app(&server.url("one"), "web");
     releases.apply("web", &spec).await.unwrap();
     releases.released_from("web", &first).await.unwrap();
-    // A check takes its time, until somebody says to wait for it.
-    let slow = |slow: bool| {
-        let drip = slow.then_some(Duration::from_millis(50));
-        server.set(|knobs| knobs.drip = drip);
-    };
+    // No check ends before somebody says to wait for it.
+    let stall = |stall: bool| server.set(|knobs| knobs.stall = stall);
     let waits = async || {
         let why = "is being checked, since the HelmRelease was edited";
-        releases
-            .condition("web", "Ready", "Unknown", why)
-            .await
-            .unwrap();
-        slow(false);
+        let told = releases.condition("web", "Ready", "Unknown", why);
+        told.await.unwrap();
+        stall(false);
     };
 
     // Its manifest and artifact stay for a while.
@@ -113,7 +108,7 @@ async fn what_is_left_of_an_earlier_time_is_not_released_to_who_asks_again() {
     assert_eq!(world.volume.requests().unwrap().len(), 0);
     assert_eq!(world.volume.manifests().unwrap().len(), 1);
     let second = push(&one, "two");
-    slow(true);
+    stall(true);
     releases.apply("web", &spec).await.unwrap();
     waits().await;
     releases.released_from("web", &second).await.unwrap();
@@ -124,7 +119,7 @@ async fn what_is_left_of_an_earlier_time_is_not_released_to_who_asks_again() {
     releases.patch("web", &from(two.file_url())).await.unwrap();
     releases.released_from("web", &other).await.unwrap();
     let third = push(&one, "three");
-    slow(true);
+    stall(true);
     releases
         .patch("web", &from(server.url("one")))
         .await
