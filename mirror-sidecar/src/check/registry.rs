@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use tandem_shared::clock;
 use tandem_shared::manifest::{Good, Reason};
 use tandem_shared::observe::Observed;
 use tandem_shared::request::{Request, Want, WantKind};
@@ -134,6 +135,9 @@ pub(super) fn run(
         message: shown(used, &format!("{}: {error}", redact_url(url))),
     });
     *exchanged = check.asked;
+    if check.answered {
+        state.serving.edit().checked_at = Some(clock::now());
+    }
     state.tokens = tokens;
     brought?;
     state.rejections = Some(observed.digest.clone());

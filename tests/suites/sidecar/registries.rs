@@ -120,6 +120,7 @@ async fn a_tag_a_range_and_a_digest_give_the_chart_that_helm_pushed() {
 
     // Asked again with nothing new, the registry says so in a few words, and that is all.
     let before = asked_again(&volume, &mut asked, "warm").await;
+    assert!(before.checked_at.is_some());
     let answered = registry.answered().len();
     let after = asked_again(&volume, &mut asked, "still").await;
     assert_eq!(after.results, before.results);
