@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tandem_shared::credentials::Values as Secrets;
 use tandem_shared::request::Want;
-use tandem_shared::source::{Source, SourceName};
+use tandem_shared::source::{Source, SourceName, redact_url};
 use thiserror::Error;
 
 use self::files::Files;
@@ -125,6 +125,11 @@ pub enum WishError {
         "valuesFrom names the chart file {0:?}, but the chart comes from a Helm repository; chartFileRef works with chart.git only, gitFileRef with any chart"
     )]
     ChartFile(String),
+    /// A URL of which nobody can tell where its password ends. It isn't asked without it.
+    #[error(
+        "the URL {0} can't be read as it is written; encode what is special in its user and password (`/` as %2F, `@` as %40), or name a Secret with them instead"
+    )]
+    Muddled(String),
 }
 
 impl WishError {
@@ -144,7 +149,12 @@ pub fn wish(release: &HelmRelease, defaults: &SourceDefaults) -> Result<Wish, Wi
     if defaults.own_namespace_alone {
         release.keeps_to_its_namespace()?;
     }
-    let chart = match release.chart_source()? {
+    let chart_source = release.chart_source()?;
+    let mut urls = source::urls(release, &chart_source).into_iter();
+    if let Some(url) = urls.find(|url| source::is_muddled(url)) {
+        return Err(WishError::Muddled(redact_url(&url)));
+    }
+    let chart = match chart_source {
         ChartSource::Git(chart) => git::wish(release, &chart, defaults),
         ChartSource::Repository(chart) => repository::wish(release, &chart),
     };

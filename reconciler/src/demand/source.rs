@@ -7,7 +7,7 @@ use tandem_shared::source::{CredentialRef, Source, SourceKind, redact_url};
 use url::Url;
 
 use super::SourceWish;
-use crate::crd::HelmRelease;
+use crate::crd::{ChartSource, FileRef, HelmRelease};
 
 /// The reference of the credential that stands in a URL. No Secret has a colon in its
 /// name, so it is nobody else's.
@@ -46,6 +46,31 @@ pub(super) fn of_source(
         embedded,
         wants,
     }
+}
+
+/// The URLs that a HelmRelease writes.
+pub(super) fn urls(release: &HelmRelease, chart: &ChartSource) -> Vec<String> {
+    let of_chart = match chart {
+        ChartSource::Git(chart) => &chart.url,
+        ChartSource::Repository(chart) => &chart.url,
+    };
+    let own = release.own_namespace();
+    let files = release.spec.values_sources();
+    let files = files.iter().filter_map(|source| match source.file(&own)? {
+        FileRef::Url(url) | FileRef::Git { url, .. } => Some(url),
+        FileRef::Chart(_) => None,
+    });
+    std::iter::once(of_chart.clone()).chain(files).collect()
+}
+
+/// Whether nobody can tell where a password ends that seems to stand in a URL.
+pub(super) fn is_muddled(url: &str) -> bool {
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+    let web = |scheme: &str| {
+        let mut all = ["http", "https", "oci"].into_iter();
+        all.any(|one| scheme.eq_ignore_ascii_case(one))
+    };
+    scheme.is_some_and(web) && url.contains('@') && Url::parse(url).is_err()
 }
 
 /// Takes user and password out of a URL. The user of ssh is a login name and stays; a

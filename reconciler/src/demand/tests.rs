@@ -240,7 +240,6 @@ fn a_password_never_reaches_a_request() {
         ("ssh://git:s3cret@h/r.git", "ssh://git@h/r.git"),
         ("git://me:s3cret@h/r.git", "git://h/r.git"),
         ("git:s3cret@h:r.git", "git@h:r.git"),
-        ("https://me:s3 cret@h:port/r.git", "https://h:port/r.git"),
     ] {
         let wish = super::wish(&release("a", "one", git(written, "x")), &defaults()).unwrap();
         assert_eq!(
@@ -742,6 +741,45 @@ fn a_helmrelease_may_be_kept_to_its_own_namespace() {
                 let told = told.unwrap();
                 assert!(told.contains(field) && told.contains("other/s"), "{told}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_password_that_nobody_encoded_is_told_and_nobody_asked_without_it() {
+    let fine = git("https://h/r.git", "x");
+    let with = |source: serde_json::Value| {
+        let mut spec = fine.clone();
+        spec["valuesFrom"] = json!([source]);
+        spec
+    };
+    for (spec, told) in [
+        (git("https://me:pa/s3cret@h/r.git", "x"), true),
+        (git("https://me:s3cret@h:port/r.git", "x"), true),
+        (git("https://me:pa%2Fs3cret@h/r.git", "x"), false),
+        (git("git@h:r.git", "x"), false),
+        (fine.clone(), false),
+        (
+            json!({"chart": {"repository": "OCI://me:pa/s3cret@h/r", "name": "a", "version": "1"}}),
+            true,
+        ),
+        (
+            with(json!({"externalSourceRef": {"url": "https://me:pa/s3cret@h/v"}})),
+            true,
+        ),
+        (
+            with(json!({"gitFileRef": {"git": "https://me:pa/s3cret@h/r", "path": "v"}})),
+            true,
+        ),
+    ] {
+        let wish = wish(&release("a", "one", spec.clone()), &defaults());
+        match wish {
+            Err(error @ WishError::Muddled(_)) if told => {
+                assert!(error.to_string().contains("%2F"), "{error}");
+                assert!(!error.to_string().contains("s3cret"), "{error}");
+            }
+            Ok(_) if !told => {}
+            other => panic!("{spec}: {other:?}"),
         }
     }
 }
