@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use crate::address::{Address, Scheme};
 use crate::config::Config;
-pub use app::{App, AppError};
+pub use app::{App, AppError, Installation};
 pub use client::{ClientCertificate, ClientError};
 pub use docker::{DockerError, Keyring};
 pub use netrc::{Netrc, NetrcError};

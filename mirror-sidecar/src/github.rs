@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tandem_shared::manifest::Reason;
 use thiserror::Error;
 
 use crate::address::Scheme;
-use crate::credentials::{Access, App};
+use crate::credentials::{Access, App, Installation};
 use crate::web::{Answer, Asked, Method, Web, WebError};
 
 /// The user that goes with a token.
@@ -109,6 +110,11 @@ struct Given {
     expires_at: Timestamp,
 }
 
+#[derive(Deserialize)]
+struct Found {
+    id: u64,
+}
+
 /// A token, and for how long it is good.
 fn ask(
     web: &Web,
@@ -116,65 +122,126 @@ fn ask(
     access: &Access,
     allowed: &BTreeSet<Scheme>,
 ) -> Result<(SecretString, Duration), TokenError> {
-    let failed = |reason, why: String, advice| TokenError {
+    let now = tandem_shared::clock::now();
+    let statement = app
+        .statement(now.as_second())
+        .map_err(|error| failed(app, Reason::Internal, error.to_string(), ""))?;
+    let authorization = SecretString::from(format!("Bearer {statement}"));
+    let api = Api {
+        web,
+        app,
+        authorization: &authorization,
+        // Of the credential only the authority that it trusts is meant for this, too.
+        trusting: Access {
+            ca: access.ca.clone(),
+            ..Access::default()
+        },
+        allowed,
+    };
+    let endpoint = match &app.installation {
+        Installation::Id(id) => app.tokens_at(id),
+        // It is looked up for each token: an App that is installed anew has another id.
+        Installation::Owner(owner) => app.tokens_at(&api.installation_of(owner)?),
+    };
+    let form = SecretString::default();
+    let given: Given = api
+        .ask(Method::Form(&form), &endpoint)
+        .map_err(|error| error.told(app, &endpoint))?;
+    if given.token.is_empty() || !given.token.bytes().all(|c| c.is_ascii_graphic()) {
+        return Err(Trouble::Strange.told(app, &endpoint));
+    }
+    let life = Duration::try_from(given.expires_at.duration_since(now)).unwrap_or_default();
+    Ok((SecretString::from(given.token), life.min(LONGEST)))
+}
+
+/// GitHub, as an App asks it.
+struct Api<'a> {
+    web: &'a Web,
+    app: &'a App,
+    authorization: &'a SecretString,
+    trusting: Access,
+    allowed: &'a BTreeSet<Scheme>,
+}
+
+impl Api<'_> {
+    /// The id of the App's installation at an organization or user.
+    fn installation_of(&self, owner: &str) -> Result<String, TokenError> {
+        let [organization, user] = self.app.installations_at(owner);
+        let found: Result<Found, Trouble> = self.ask(Method::Get, &organization);
+        let (found, place) = match found {
+            Err(Trouble::Web(WebError::Status(404))) => (self.ask(Method::Get, &user), user),
+            found => (found, organization),
+        };
+        let found = found.map_err(|error| error.told(self.app, &place))?;
+        Ok(found.id.to_string())
+    }
+
+    fn ask<T: DeserializeOwned>(&self, method: Method<'_>, place: &str) -> Result<T, Trouble> {
+        let asked = Asked {
+            method,
+            accept: Some("application/vnd.github+json"),
+            authorization: Some(self.authorization),
+            ..Asked::plain(place, &self.trusting, self.allowed, TIMEOUT, BYTES)
+        };
+        let mut body = Vec::new();
+        match self.web.get(asked, &mut body) {
+            Ok(Answer::New(_)) => serde_json::from_slice(&body).map_err(|_| Trouble::Strange),
+            // Nothing is ever said to be held.
+            Ok(Answer::Unchanged) => Err(Trouble::Strange),
+            Err(error) => Err(Trouble::Web(error)),
+        }
+    }
+}
+
+/// Why there is no answer of use.
+enum Trouble {
+    Web(WebError),
+    Strange,
+}
+
+impl Trouble {
+    fn told(self, app: &App, place: &str) -> TokenError {
+        match self {
+            Self::Strange => failed(
+                app,
+                Reason::Remote,
+                format!("{place} answered with something else"),
+                "; see githubAppBaseURL",
+            ),
+            Self::Web(error) => {
+                let (reason, advice) = advice(&error, &app.installation);
+                failed(app, reason, format!("{place}: {error}"), advice)
+            }
+        }
+    }
+}
+
+fn failed(app: &App, reason: Reason, why: String, advice: &'static str) -> TokenError {
+    TokenError {
         app: app.id.clone(),
         why,
         advice,
         reason,
-    };
-    let now = tandem_shared::clock::now();
-    let statement = app
-        .statement(now.as_second())
-        .map_err(|error| failed(Reason::Internal, error.to_string(), ""))?;
-    let authorization = SecretString::from(format!("Bearer {statement}"));
-    let form = SecretString::default();
-    // Of the credential only the authority that it trusts is meant for this, too.
-    let trusting = Access {
-        ca: access.ca.clone(),
-        ..Access::default()
-    };
-    let asked = Asked {
-        method: Method::Form(&form),
-        accept: Some("application/vnd.github+json"),
-        authorization: Some(&authorization),
-        ..Asked::plain(&app.endpoint, &trusting, allowed, TIMEOUT, BYTES)
-    };
-    let mut body = Vec::new();
-    match web.get(asked, &mut body) {
-        Ok(Answer::New(_)) => {}
-        Ok(Answer::Unchanged) => body.clear(),
-        Err(error) => {
-            let (reason, advice) = advice(&error);
-            return Err(failed(reason, format!("{}: {error}", app.endpoint), advice));
-        }
-    }
-    let given: Option<Given> = serde_json::from_slice(&body).ok();
-    let sound = |given: &Given| {
-        !given.token.is_empty() && given.token.bytes().all(|c| c.is_ascii_graphic())
-    };
-    match given.filter(sound) {
-        Some(given) => {
-            let life = Duration::try_from(given.expires_at.duration_since(now)).unwrap_or_default();
-            Ok((SecretString::from(given.token), life.min(LONGEST)))
-        }
-        None => Err(failed(
-            Reason::Remote,
-            format!("{} answered with something else", app.endpoint),
-            "; see githubAppBaseURL",
-        )),
     }
 }
 
-fn advice(error: &WebError) -> (Reason, &'static str) {
+fn advice(error: &WebError, installation: &Installation) -> (Reason, &'static str) {
     match error {
         WebError::Unauthorized(_) => (
             Reason::AuthenticationFailed,
             "; see githubAppID and githubAppPrivateKey, and that this machine's clock is right",
         ),
-        WebError::Status(403 | 404 | 422) => (
-            Reason::AuthenticationFailed,
-            "; see githubAppInstallationID, and whether the App is still installed there",
-        ),
+        WebError::Status(403 | 404 | 422) => {
+            let advice = match installation {
+                Installation::Id(_) => {
+                    "; see githubAppInstallationID, and whether the App is still installed there"
+                }
+                Installation::Owner(_) => {
+                    "; see githubAppInstallationOwner, and whether the App is installed there"
+                }
+            };
+            (Reason::AuthenticationFailed, advice)
+        }
         other => (other.reason(), ""),
     }
 }

@@ -19,6 +19,7 @@ use crate::web;
 /// The keys of a credential, as Flux names them.
 const ID: &str = "githubAppID";
 const INSTALLATION: &str = "githubAppInstallationID";
+const OWNER: &str = "githubAppInstallationOwner";
 const KEY: &str = "githubAppPrivateKey";
 const BASE: &str = "githubAppBaseURL";
 
@@ -34,9 +35,20 @@ const FORTH: i64 = 540;
 pub struct App {
     /// Its id, or its client id.
     pub id: String,
-    /// Where a token is asked for.
-    pub endpoint: String,
+    /// Where it is installed.
+    pub installation: Installation,
+    /// Where GitHub is asked, without a slash at its end.
+    api: String,
     key: Arc<dyn SigningKey>,
+}
+
+/// One installation of an App.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Installation {
+    /// The one with this id.
+    Id(String),
+    /// The one at this organization or user.
+    Owner(String),
 }
 
 /// What is wrong with an App. Says where, never what is secret.
@@ -44,12 +56,20 @@ pub struct App {
 pub enum AppError {
     /// A key isn't there.
     #[error(
-        "the credential of a GitHub App has no `{0}`; it needs githubAppID, githubAppInstallationID and githubAppPrivateKey"
+        "the credential of a GitHub App has no `{0}`; it needs githubAppID, githubAppInstallationID or githubAppInstallationOwner, and githubAppPrivateKey"
     )]
     Missing(&'static str),
+    /// Two installations, which needn't be the same.
+    #[error("the credential has `{INSTALLATION}` and `{OWNER}`; a GitHub App needs one of them")]
+    Both,
     /// An id that is none.
     #[error("the value of the credential's key `{0}` is no id of GitHub")]
     Id(&'static str),
+    /// A name that nobody has there.
+    #[error(
+        "the value of the credential's key `{OWNER}` is no name of an organization or user of GitHub"
+    )]
+    Owner,
     /// No RSA key.
     #[error(
         "the value of the credential's key `{KEY}` is no RSA private key in PEM without a passphrase, as GitHub gives them out"
@@ -89,7 +109,7 @@ impl App {
             let value = values.get(key).map(|value| String::from_utf8_lossy(value));
             value.map(|text| text.trim().to_owned())
         };
-        if ![ID, INSTALLATION, KEY]
+        if ![ID, INSTALLATION, OWNER, KEY]
             .iter()
             .any(|key| values.contains_key(*key))
         {
@@ -104,7 +124,13 @@ impl App {
                 false => Err(AppError::Id(key)),
             }
         };
-        let (app, installation) = (id(ID)?, id(INSTALLATION)?);
+        let app = id(ID)?;
+        let installation = match text(OWNER) {
+            None => Installation::Id(id(INSTALLATION)?),
+            Some(_) if values.contains_key(INSTALLATION) => return Err(AppError::Both),
+            Some(owner) if is_owner(&owner) => Installation::Owner(owner),
+            Some(_) => return Err(AppError::Owner),
+        };
         let base = text(BASE)
             .filter(|base| !base.is_empty())
             .unwrap_or_else(|| PUBLIC.to_owned());
@@ -134,12 +160,26 @@ impl App {
             .ok_or(AppError::Key)?;
         Ok(Some(Self {
             id: app,
-            endpoint: format!(
-                "{}/app/installations/{installation}/access_tokens",
-                api.url.trim_end_matches('/')
-            ),
+            installation,
+            api: api.url.trim_end_matches('/').to_owned(),
             key,
         }))
+    }
+
+    /// Where a token for the installation with this id is asked for.
+    #[must_use]
+    pub fn tokens_at(&self, installation: &str) -> String {
+        format!(
+            "{}/app/installations/{installation}/access_tokens",
+            self.api
+        )
+    }
+
+    /// Where the installation of `owner` is asked for, in this order: as an organization, and
+    /// as a user. Nothing in a name says which of them it is.
+    #[must_use]
+    pub fn installations_at(&self, owner: &str) -> [String; 2] {
+        ["orgs", "users"].map(|kind| format!("{}/{kind}/{owner}/installation", self.api))
     }
 
     /// The statement (a JSON Web Token) that this is the App, as of `now` in seconds since
@@ -159,6 +199,16 @@ impl App {
         let signature = BASE64URL_NOPAD.encode(&signer.sign(said.as_bytes())?);
         Ok(format!("{said}.{signature}"))
     }
+}
+
+/// Whether an organization or user may have this name, which becomes a part of a path. Those
+/// of an enterprise have an underscore.
+fn is_owner(name: &str) -> bool {
+    let sound = !name.is_empty() && name.len() <= 100;
+    sound
+        && name
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || c == b'-' || c == b'_')
 }
 
 /// The one kind of signature that GitHub takes.
@@ -220,6 +270,27 @@ mod tests {
                 vec![(INSTALLATION, Some("1/../2"))],
                 github,
                 AppError::Id(INSTALLATION),
+            ),
+            (
+                vec![(INSTALLATION, None), (OWNER, Some("acme-corp_x\n"))],
+                github,
+                AppError::Key,
+            ),
+            (vec![(OWNER, Some("acme"))], github, AppError::Both),
+            (
+                vec![(INSTALLATION, None), (OWNER, Some("../app"))],
+                github,
+                AppError::Owner,
+            ),
+            (
+                vec![(INSTALLATION, None), (OWNER, Some(""))],
+                github,
+                AppError::Owner,
+            ),
+            (
+                vec![(ID, None), (INSTALLATION, None), (OWNER, Some("acme"))],
+                github,
+                AppError::Missing(ID),
             ),
         ] {
             assert_eq!(of(&changes, url).unwrap_err(), expected, "{changes:?}");

@@ -1,5 +1,6 @@
 //! What GitHub does for its Apps: a token for a statement that the App's key signed.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rustls::SignatureScheme;
@@ -67,6 +68,8 @@ struct Shared {
     /// The next token, and how many seconds it is good for.
     token: (String, i64),
     stated: Vec<Stated>,
+    /// `orgs/<name>` or `users/<name>`, and the id of the installation there.
+    installed: BTreeMap<String, u64>,
     refused: usize,
 }
 
@@ -97,6 +100,7 @@ impl TokenServer {
                 "/api/v3/app/installations/{installation}/access_tokens",
                 post(give),
             )
+            .route("/api/v3/{kind}/{owner}/installation", get(find))
             .with_state(Arc::clone(&shared));
         let thread = std::thread::Builder::new()
             .name("tokens".into())
@@ -125,6 +129,12 @@ impl TokenServer {
     /// From now on this token is given, good for so many seconds.
     pub fn give(&self, token: &str, seconds: i64) {
         lock(&self.shared).token = (token.to_owned(), seconds);
+    }
+
+    /// From now on the App is installed there (`orgs/<name>` or `users/<name>`) by this id,
+    /// and nowhere else.
+    pub fn install(&self, place: &str, id: u64) {
+        lock(&self.shared).installed = BTreeMap::from([(place.to_owned(), id)]);
     }
 
     /// Every statement so far for which a token was given.
@@ -173,6 +183,22 @@ async fn give(
         "permissions": {"contents": "read"},
     });
     (StatusCode::CREATED, given.to_string()).into_response()
+}
+
+async fn find(
+    State(shared): State<Arc<Mutex<Shared>>>,
+    Path((kind, owner)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    let mut shared = lock(&shared);
+    if verified(&headers, &shared.public).is_err() {
+        shared.refused += 1;
+        return (StatusCode::UNAUTHORIZED, "not the App").into_response();
+    }
+    match shared.installed.get(&format!("{kind}/{owner}")) {
+        Some(id) => (StatusCode::OK, json!({"id": id}).to_string()).into_response(),
+        None => (StatusCode::NOT_FOUND, "not installed there").into_response(),
+    }
 }
 
 /// The claims of a statement that the App's key signed and that is good now.

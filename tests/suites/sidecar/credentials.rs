@@ -437,6 +437,50 @@ async fn a_github_apps_token_is_asked_for_used_and_renewed() {
     }
 }
 
+#[tokio::test]
+async fn a_github_apps_installation_is_found_by_its_owner() {
+    let (upstreams, upstream, _) = upstream();
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    server.set(|knobs| knobs.login = Some(("x-access-token".to_owned(), "ghs_one".to_owned())));
+    let key = AppKey::new().unwrap();
+    let tokens = TokenServer::start(&key).unwrap();
+    // Good for no time at all, so that each look asks for one.
+    tokens.give("ghs_one", 0);
+    let (volume, _role) = start(&Extra::default()).await;
+    let base = tokens.base();
+    let values = [
+        ("githubAppID", "12"),
+        ("githubAppInstallationOwner", "acme-corp"),
+        ("githubAppPrivateKey", key.private.as_str()),
+        ("githubAppBaseURL", base.as_str()),
+    ];
+    let source = git(&server.url("charts"));
+    let mut asked = with(&volume, source, chart("app", "main", "charts/app"), &values);
+
+    let told = refused(&volume, &asked).await;
+    assert!(told.contains("githubAppInstallationOwner"), "{told}");
+    assert!(tokens.stated().is_empty());
+    assert!(server.requests().is_empty());
+
+    // As an organization, as a user, and under another id when it was installed anew.
+    for (place, id) in [
+        ("orgs/acme-corp", 34),
+        ("users/acme-corp", 35),
+        ("users/acme-corp", 36),
+    ] {
+        tokens.install(place, id);
+        asked.refresh = format!("{place} {id}");
+        upstream
+            .write_all(&charts::config_map("charts/app", &asked.refresh))
+            .unwrap();
+        let commit = upstream.push("main", &asked.refresh).unwrap();
+        volume.ask(&asked).unwrap();
+        good(&volume, &asked.source, "app", &commit).await.unwrap();
+        let stated = tokens.stated();
+        assert_eq!(stated.last().unwrap().installation, id.to_string());
+    }
+}
+
 /// A client of another authority.
 fn other_client() -> Identity {
     let authority = Authority::new("another authority").unwrap();
