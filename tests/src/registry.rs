@@ -202,6 +202,12 @@ impl Registry {
         format!("127.0.0.1:{}", self.port)
     }
 
+    /// The port alone.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// `oci://host:port/<path>`.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
@@ -321,6 +327,23 @@ impl Registry {
             );
         }
         Ok(())
+    }
+
+    /// Puts many tags on the manifest with this digest, which is there already. They are
+    /// written where the registry keeps them: to push each would take minutes.
+    ///
+    /// # Errors
+    /// When they can't be written.
+    pub fn put_tags(
+        &self,
+        repository: &str,
+        manifest: &str,
+        tags: impl IntoIterator<Item = String>,
+    ) -> Result<()> {
+        let repositories = self.folder.join("data/docker/registry/v2/repositories");
+        let all = repositories.join(repository).join("_manifests/tags");
+        tags.into_iter()
+            .try_for_each(|tag| guard::write(&all.join(tag).join("current/link"), manifest))
     }
 
     /// Takes a tag away. Only where everybody may.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Parser;
 
 /// Follows large git repositories with the sidecar, beside the plain git commands that do
-/// as much: a first shallow fetch, one commit, an unchanged look, many pushes; and one
-/// repository with many refs and charts.
+/// as much: a first shallow fetch, one commit, an unchanged look, many pushes; one repository
+/// with many refs and charts; and a range over the tags of a registry.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bench-sources", bin_name = "cargo bench-sources --")]
 pub(crate) struct Args {
@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// Charts of that repository.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) charts: u32,
+
+    /// Tags of the repository in an OCI registry that a range looks through.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) tags: u32,
 
     /// Write all figures to this file.
     #[arg(long, value_name = "FILE")]

@@ -35,7 +35,7 @@ impl Beside {
     }
 }
 
-fn median(takes: &[Taken]) -> Taken {
+pub(crate) fn median(takes: &[Taken]) -> Taken {
     let middle = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).copied().unwrap_or_default()

@@ -6,6 +6,7 @@ mod figures;
 mod floor;
 mod follow;
 mod report;
+mod tags;
 mod wire;
 
 use anyhow::Result;
@@ -22,6 +23,7 @@ use figures::Beside;
 use floor::{Floor, ls_remote};
 use follow::{Follower, peak};
 use report::{Many, Report};
+use tags::Tags;
 use wire::Wire;
 
 fn main() -> Result<()> {
@@ -58,6 +60,7 @@ async fn run(args: &Args) -> Result<Report> {
         pushed,
         fresh,
         many: bench.many().await?,
+        tags: bench.tags().await?,
     })
 }
 
@@ -140,6 +143,14 @@ impl Bench<'_> {
             follower.mirror_bytes(&self.wire, "pushed"),
             follower.mirror_bytes(&self.wire, "fresh"),
         ))
+    }
+
+    /// A range over many tags.
+    async fn tags(&self) -> Result<Tags> {
+        let step = Step::start("many tags");
+        let tags = tags::range(self.args.tags, self.args.rounds).await?;
+        step.done("looked through");
+        Ok(tags)
     }
 
     /// Many wants of one repository.

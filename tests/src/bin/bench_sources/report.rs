@@ -8,6 +8,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::figures::Beside;
+use super::tags::Tags;
 
 /// All figures of one run.
 #[derive(Serialize)]
@@ -20,6 +21,7 @@ pub(crate) struct Report {
     pub(crate) pushed: u64,
     pub(crate) fresh: u64,
     pub(crate) many: Many,
+    pub(crate) tags: Tags,
 }
 
 /// Many wants of one repository.
@@ -96,6 +98,16 @@ impl Report {
             many.idle_polls,
             kilobytes(many.peak),
             kilobytes(many.empty)
+        )?;
+        let tags = &self.tags;
+        writeln!(
+            out,
+            "a range over {} tags of a registry: {:.1} s and {} a look; peak resident {}, before {}",
+            tags.tags,
+            tags.look.seconds,
+            kilobytes(tags.look.received),
+            kilobytes(tags.peak),
+            kilobytes(tags.before)
         )?;
         writeln!(out, "{}, {} cores", self.git, self.cores)?;
         Ok(())

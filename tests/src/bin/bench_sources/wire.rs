@@ -35,6 +35,11 @@ impl Wire {
         format!("http://{}/{name}.git", self.address)
     }
 
+    /// Its own `host:port`.
+    pub(crate) fn host(&self) -> String {
+        self.address.to_string()
+    }
+
     /// Bytes that the server has sent so far, headers and all.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::SeqCst)
