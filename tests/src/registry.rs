@@ -164,6 +164,23 @@ impl Registry {
         Ok(())
     }
 
+    /// Lets the storage fail at all tags of a repository.
+    ///
+    /// # Errors
+    /// When there is no such repository.
+    pub fn spoil_tags(&self, repository: &str) -> Result<()> {
+        let tags = self.repository(repository).join("_manifests/tags");
+        std::fs::rename(&tags, tags.with_extension("aside"))?;
+        std::os::unix::fs::symlink(&tags, &tags)?;
+        Ok(())
+    }
+
+    /// Where it keeps a repository.
+    fn repository(&self, name: &str) -> PathBuf {
+        let all = "data/docker/registry/v2/repositories";
+        self.folder.join(all).join(name)
+    }
+
     /// Starts it (again, on the port that it had).
     pub fn resume(&mut self) -> Result<()> {
         let recipe = self
@@ -340,8 +357,7 @@ impl Registry {
         manifest: &str,
         tags: impl IntoIterator<Item = String>,
     ) -> Result<()> {
-        let repositories = self.folder.join("data/docker/registry/v2/repositories");
-        let all = repositories.join(repository).join("_manifests/tags");
+        let all = self.repository(repository).join("_manifests/tags");
         tags.into_iter()
             .try_for_each(|tag| guard::write(&all.join(tag).join("current/link"), manifest))
     }

@@ -37,6 +37,19 @@ pub(super) fn groups(request: &Request) -> BTreeMap<&str, Vec<&Want>> {
     groups
 }
 
+/// The groups in the order in which to deal with them where each costs a server's time: what
+/// could not be had before comes last, so that it keeps nothing waiting.
+pub(super) fn in_turn<'a>(state: &State, request: &'a Request) -> Vec<Vec<&'a Want>> {
+    let results = &state.serving.manifest().results;
+    let troubled = |want: &&Want| {
+        let result = results.get(&want.key);
+        result.is_some_and(|result| result.problem.is_some())
+    };
+    let mut groups: Vec<_> = groups(request).into_values().collect();
+    groups.sort_by_key(|wants| wants.iter().any(troubled));
+    groups
+}
+
 /// What is said of the others of a group of which `want` can't be had.
 pub(super) fn held_back(want: &Want, trouble: &Trouble) -> String {
     format!(

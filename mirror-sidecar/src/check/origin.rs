@@ -29,41 +29,68 @@ pub(super) struct Origin {
     pub(super) chart: Option<ChartName>,
 }
 
-/// Notes what the wants of charts ask for. The keys of those whose artifact was rightly
-/// rejected; nothing if there is nothing to do before the next poll.
+/// Keys of wants that have to be looked at, whatever is there of them.
+#[derive(Debug, Default)]
+pub(super) struct Begun<'a> {
+    /// Their artifact was rightly rejected.
+    pub(super) bad: BTreeSet<&'a str>,
+    /// They ask for something else than before.
+    pub(super) changed: BTreeSet<&'a str>,
+}
+
+/// Notes what the wants of charts ask for. Nothing if there is nothing to do before the next
+/// poll.
 pub(super) fn begin<'a>(
     context: &Context,
     state: &mut State,
     observed: &'a Observed<Request>,
     poll: bool,
-) -> Option<BTreeSet<&'a str>> {
+) -> Option<Begun<'a>> {
     let wants = &observed.document.wants;
     let results = &mut state.serving.edit().results;
+    let mut begun = Begun::default();
     for want in wants {
-        results.entry(want.key.clone()).or_default().asked = Some(want.spec.clone());
+        let result = results.entry(want.key.clone()).or_default();
+        let before = result.asked.replace(want.spec.clone());
+        // A key that a person chose may come to stand for something else.
+        if let Some(before) = before.filter(|before| *before != want.spec) {
+            begun.changed.insert(want.key.as_str());
+            if before.path != want.spec.path {
+                // Its version says nothing about another chart.
+                result.good = None;
+            }
+        }
     }
-    let mut bad = BTreeSet::new();
     if state.rejections.as_ref() != Some(&observed.digest) {
         let rejected = wants
             .iter()
             .filter(|want| rejected(context, state, &[*want]));
-        bad.extend(rejected.map(|want| want.key.as_str()));
+        begun.bad.extend(rejected.map(|want| want.key.as_str()));
     }
-    let settled = |want: &Want| is_settled(context, state, want);
-    if !poll && bad.is_empty() && wants.iter().all(settled) {
+    if !poll
+        && wants
+            .iter()
+            .all(|want| begun.is_settled(context, state, want))
+    {
         state.rejections = Some(observed.digest.clone());
         return None;
     }
-    Some(bad)
+    Some(begun)
 }
 
-/// Whether there is nothing to do for a want before the next poll.
-pub(super) fn is_settled(context: &Context, state: &State, want: &Want) -> bool {
-    let result = state.serving.manifest().results.get(&want.key);
-    result.is_some_and(|result| match &result.good {
-        Some(good) => is_there(context, good),
-        None => result.problem.is_some(),
-    })
+impl Begun<'_> {
+    /// Whether there is nothing to do for a want before the next poll.
+    pub(super) fn is_settled(&self, context: &Context, state: &State, want: &Want) -> bool {
+        let key = want.key.as_str();
+        if self.bad.contains(key) || self.changed.contains(key) {
+            return false;
+        }
+        let result = state.serving.manifest().results.get(key);
+        result.is_some_and(|result| match &result.good {
+            Some(good) => is_there(context, good),
+            None => result.problem.is_some(),
+        })
+    }
 }
 
 /// Makes the artifact of what was packed. What is as it was `before` is no news.

@@ -1,7 +1,9 @@
 //! A check of charts in an OCI registry. Of each want the digest of its manifest is asked
 //! for, which costs little; only another digest brings anything else.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod patience;
+
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tandem_shared::clock;
@@ -11,28 +13,31 @@ use tandem_shared::request::{Request, Want, WantKind};
 use tandem_shared::source::redact_url;
 
 use super::build::is_there;
-use super::group::{Trouble, conclude, groups};
-use super::origin::{self, Origin, shown};
+use super::group::{Trouble, conclude, in_turn};
+use super::origin::{self, Begun, Origin, shown};
 use super::{Context, FULL, Failed, State};
 use crate::archive;
 use crate::credentials::{self, Access, AccessError, DockerError};
 use crate::metrics::Built;
 use crate::oci::place::{tag_of, wish};
-use crate::oci::{OciError, Registry, Tokens, Wish};
+use crate::oci::{OciError, Reach, Registry, Tokens, Wish};
 use crate::range::Range;
 use crate::repository::{Entry, choose};
+use patience::Patience;
 
 /// Everything that a check goes by.
 struct Check<'a> {
     context: &'a Context,
+    /// The source's.
+    url: &'a str,
     registry: Registry<'a>,
     /// What opens which repository.
     proofs: &'a BTreeMap<String, Result<Access, DockerError>>,
     /// Whether they are one and the same.
     one_for_all: bool,
-    /// Whether the registry was asked for anything, and whether it ever answered.
+    /// Whether the registry was asked for anything.
     asked: bool,
-    answered: bool,
+    patience: Patience,
     /// What tags stand for, by repository and tag, as far as it was asked.
     digests: BTreeMap<(String, String), String>,
     /// Why no more charts are got in this check: where they lie is silent.
@@ -42,7 +47,7 @@ struct Check<'a> {
 /// Why a want isn't brought up to date.
 enum Fault {
     /// The registry can't be talked to, so no other want need be tried.
-    Registry(OciError),
+    Registry(Failed),
     /// It is about this want alone.
     Want(Trouble),
 }
@@ -104,7 +109,7 @@ pub(super) fn run(
             message: error.to_string(),
         });
     }
-    let Some(bad) = origin::begin(context, state, observed, *exchanged) else {
+    let Some(begun) = origin::begin(context, state, observed, *exchanged) else {
         return Ok(());
     };
     let mut tokens = std::mem::take(&mut state.tokens);
@@ -112,6 +117,7 @@ pub(super) fn run(
     state.publish(context, true);
     let mut check = Check {
         context,
+        url,
         registry: Registry {
             web: &context.web,
             place: &place,
@@ -124,18 +130,13 @@ pub(super) fn run(
         proofs: &proofs,
         one_for_all: one_for_all(&proofs),
         asked: false,
-        answered: false,
+        patience: Patience::default(),
         digests: BTreeMap::new(),
         silent: None,
     };
-    let brought = check.bring(state, request, &bad, *exchanged);
-    let used = check.registry.proof;
-    let brought = brought.map_err(|error| Failed {
-        reason: error.reason(),
-        message: shown(used, &format!("{}: {error}", redact_url(url))),
-    });
+    let brought = check.bring(state, request, &begun, *exchanged);
     *exchanged = check.asked;
-    if check.answered {
+    if check.patience.is_answered() {
         state.serving.edit().checked_at = Some(clock::now());
     }
     state.tokens = tokens;
@@ -158,30 +159,41 @@ impl Check<'_> {
         &mut self,
         state: &mut State,
         request: &Request,
-        bad: &BTreeSet<&str>,
+        begun: &Begun<'_>,
         poll: bool,
-    ) -> Result<(), OciError> {
-        for wants in groups(request).values() {
+    ) -> Result<(), Failed> {
+        let mut doubtful = Vec::new();
+        for wants in in_turn(state, request) {
             // Whoever asks for something new doesn't have everything else asked for again.
-            let settled = |want: &&Want| {
-                !bad.contains(want.key.as_str()) && origin::is_settled(self.context, state, want)
-            };
+            let settled = |want: &&Want| begun.is_settled(self.context, state, want);
             if !poll && wants.iter().all(settled) {
                 continue;
             }
+            let doubts = self.patience.doubts();
             let mut outcomes = Vec::new();
             for want in wants {
-                let rewrite = bad.contains(want.key.as_str());
+                let rewrite = begun.bad.contains(want.key.as_str());
                 let outcome = match self.one(state, want, rewrite) {
                     Ok(done) => Ok(done),
                     Err(Fault::Want(trouble)) => Err(trouble),
-                    Err(Fault::Registry(error)) => return Err(error),
+                    Err(Fault::Registry(failed)) => return Err(failed),
                 };
-                outcomes.push((*want, outcome));
+                outcomes.push((want, outcome));
+            }
+            if self.patience.doubts() > doubts && !self.patience.is_answered() {
+                doubtful.push(outcomes);
+                continue;
             }
             conclude(self.context, state, outcomes);
             state.publish(self.context, true);
         }
+        if let Some(failed) = self.patience.verdict() {
+            return Err(failed);
+        }
+        for outcomes in doubtful {
+            conclude(self.context, state, outcomes);
+        }
+        state.publish(self.context, true);
         Ok(())
     }
 
@@ -195,6 +207,12 @@ impl Check<'_> {
             let message = "a registry gives charts alone; ask for kind chart";
             return Err(self.trouble(want, Reason::Unsupported, message, true));
         }
+        if self.patience.is_slow(&want.spec.path) {
+            let message = "the registry gave no answer about this chart just now";
+            return Err(self.trouble(want, Reason::Timeout, message, false));
+        }
+        // Who waits for a server takes no place from those who have work.
+        state.seat = None;
         let results = &state.serving.manifest().results;
         let prior = results
             .get(&want.key)
@@ -384,7 +402,13 @@ impl Check<'_> {
     }
 
     fn count<T>(&mut self, kind: &'static str, outcome: &Result<T, OciError>, begun: Instant) {
-        self.answered |= outcome.is_ok();
+        let answered = match outcome {
+            Ok(_) => true,
+            Err(error) => error.is_an_answer(),
+        };
+        if answered {
+            self.patience.answered();
+        }
         let outcome = match outcome {
             Ok(_) => "success",
             Err(error) if error.reason() == Reason::Timeout => "timeout",
@@ -396,7 +420,7 @@ impl Check<'_> {
     /// A chart that the registry names can't be had. Others may lie elsewhere, so they are
     /// looked at; but nobody is waited for twice.
     fn lost(&mut self, want: &Want, error: OciError) -> Fault {
-        if !self.answered {
+        if !self.patience.is_answered() {
             return self.fault(want, error);
         }
         let reason = error.reason();
@@ -409,13 +433,26 @@ impl Check<'_> {
         self.trouble(want, reason, &error.to_string(), !error.may_pass())
     }
 
-    fn fault(&self, want: &Want, error: OciError) -> Fault {
+    fn fault(&mut self, want: &Want, error: OciError) -> Fault {
         let of_login = matches!(error, OciError::Login(_) | OciError::NoLogin);
-        if error.is_of_registry() && (self.one_for_all || !of_login) {
-            Fault::Registry(error)
+        let over = match error.reach() {
+            Reach::Registry => self.one_for_all || !of_login,
+            Reach::Perhaps => self.patience.doubt(&want.spec.path, self.failed(&error)),
+            Reach::Chart => false,
+        };
+        if over {
+            Fault::Registry(self.failed(&error))
         } else {
             let lasting = !error.may_pass();
             self.trouble(want, error.reason(), &error.to_string(), lasting)
+        }
+    }
+
+    fn failed(&self, error: &OciError) -> Failed {
+        let message = format!("{}: {error}", redact_url(self.url));
+        Failed {
+            reason: error.reason(),
+            message: shown(self.registry.proof, &message),
         }
     }
 

@@ -12,7 +12,7 @@ use tandem_shared::source::redact_url;
 
 use super::build::is_there;
 use super::group::{Outcome, Trouble, conclude, groups};
-use super::origin::{self, Origin};
+use super::origin::{self, Begun, Origin};
 use super::{Context, Failed, State};
 use crate::credentials::{self, Access};
 use crate::metrics::Built;
@@ -74,7 +74,7 @@ pub(super) fn run(
         reason: error.reason(),
         message: error.to_string(),
     })?;
-    let Some(bad) = origin::begin(context, state, observed, *exchanged) else {
+    let Some(begun) = origin::begin(context, state, observed, *exchanged) else {
         return Ok(());
     };
     *exchanged = true;
@@ -94,7 +94,7 @@ pub(super) fn run(
             message: access.redact(&message),
         }
     })?;
-    check.bring(state, &read.index, &bad);
+    check.bring(state, &read.index, &begun);
     state.repository = Some(read);
     state.rejections = Some(observed.digest.clone());
     Ok(())
@@ -158,11 +158,11 @@ impl Check<'_> {
     }
 
     /// Brings the results of all wants up to date with the index.
-    fn bring(&mut self, state: &mut State, index: &Index, bad: &BTreeSet<&str>) {
+    fn bring(&mut self, state: &mut State, index: &Index, begun: &Begun<'_>) {
         for wants in groups(self.request).values() {
             let mut outcomes = Vec::new();
             for want in wants {
-                let rewrite = bad.contains(want.key.as_str());
+                let rewrite = begun.bad.contains(want.key.as_str());
                 let outcome = self.one(state, index, want, rewrite);
                 outcomes.push((*want, outcome));
             }

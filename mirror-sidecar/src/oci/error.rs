@@ -149,7 +149,7 @@ impl OciError {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Web(error) => matches!(
+            Self::Web(error) | Self::Token(_, error) => matches!(
                 error.reason(),
                 Reason::Unreachable | Reason::UnknownHost | Reason::Timeout | Reason::Remote
             ),
@@ -158,28 +158,49 @@ impl OciError {
         }
     }
 
-    /// Whether it is about the whole registry, so that nothing else need be asked for now.
+    /// How much of the registry it is about.
     #[must_use]
-    pub fn is_of_registry(&self) -> bool {
+    pub fn reach(&self) -> Reach {
         match self {
-            Self::Url(..)
-            | Self::NoLogin
-            | Self::Login(_)
-            | Self::Token(..)
-            | Self::NoToken(..)
-            | Self::Challenge
-            | Self::Realm(..) => true,
-            // Another server, where it keeps one thing.
-            Self::Web(WebError::Behind(..)) => false,
-            // A server that fails at one thing, or has had enough of us.
-            Self::Web(WebError::Status(code)) => *code >= 500 || *code == 429,
-            Self::Web(error) => !matches!(
-                error.reason(),
-                Reason::TooLarge | Reason::PathNotFound | Reason::InvalidFile
-            ),
-            _ => false,
+            Self::Url(..) | Self::NoLogin | Self::Login(_) | Self::Realm(..) => Reach::Registry,
+            Self::NoToken(..) | Self::Challenge => Reach::Perhaps,
+            Self::Web(error) | Self::Token(_, error) => match error {
+                // Another server, where it keeps one thing.
+                WebError::Behind(..) => Reach::Chart,
+                // A server that has had enough of us.
+                WebError::Status(429) => Reach::Registry,
+                // One that fails, maybe at this alone.
+                WebError::Status(code) if *code >= 500 => Reach::Perhaps,
+                WebError::Timeout(_) => Reach::Perhaps,
+                WebError::Status(_) | WebError::Unauthorized(_) => Reach::Chart,
+                error => match error.reason() {
+                    Reason::TooLarge | Reason::PathNotFound | Reason::InvalidFile => Reach::Chart,
+                    _ => Reach::Registry,
+                },
+            },
+            _ => Reach::Chart,
         }
     }
+
+    /// Whether the registry answered so what it was asked for.
+    #[must_use]
+    pub fn is_an_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound(_) | Self::NoRepository(_) | Self::Denied(..)
+        )
+    }
+}
+
+/// How much of a registry a failure is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All of it, so nothing else need be asked for now.
+    Registry,
+    /// All of it, or this chart alone; what others say tells.
+    Perhaps,
+    /// This chart.
+    Chart,
 }
 
 impl From<WebError> for OciError {

@@ -24,7 +24,7 @@ use crate::credentials::Access;
 use crate::range::Range;
 use crate::web::{self, Answer, Asked, Head, Method, Web, WebError};
 use challenge::Challenge;
-pub use error::OciError;
+pub use error::{OciError, Reach};
 pub use manifest::Blob;
 pub use place::{Place, Wish};
 use tags::Sample;
@@ -271,15 +271,17 @@ impl Registry<'_> {
             };
             return Err(match code {
                 404 => OciError::NotFound(what()),
-                401 | 403 => {
-                    let need = match anonymous(self.proof) {
-                        true => "a credential",
-                        false => "another credential than the one that was given",
-                    };
-                    OciError::Denied(what(), code, need)
-                }
+                401 | 403 => OciError::Denied(what(), code, self.need()),
                 code => WebError::Status(code).into(),
             });
+        }
+    }
+
+    /// What it takes to be let in.
+    fn need(&self) -> &'static str {
+        match anonymous(self.proof) {
+            true => "a credential",
+            false => "another credential than the one that was given",
         }
     }
 
@@ -363,10 +365,17 @@ impl Registry<'_> {
         let place = || realm.origin().ascii_serialization();
         match self.web.get(asked, &mut answer) {
             Ok(_) => Ok(answer),
-            Err(WebError::Unauthorized(_) | WebError::Status(400 | 401 | 403))
-                if !anonymous(self.proof) =>
-            {
+            // Some say so to wrong passwords, others of repositories that one may not see.
+            Err(WebError::Status(code @ (400 | 403))) => {
+                let what = format!("repository {}", self.shown(repository));
+                Err(OciError::Denied(what, code, self.need()))
+            }
+            Err(WebError::Unauthorized(_)) if !anonymous(self.proof) => {
                 Err(OciError::Login(place()))
+            }
+            Err(WebError::Unauthorized(_)) => {
+                let what = format!("repository {}", self.shown(repository));
+                Err(OciError::Denied(what, 401, self.need()))
             }
             Err(error) => Err(OciError::Token(place(), error)),
         }

@@ -330,7 +330,8 @@ fn a_password_is_sent_where_it_is_wanted_and_when() {
     assert!(!server.asked()[0].contains("authorization"));
     let wrong = digest(&server, &password("wr0ng")).unwrap_err();
     assert!(matches!(wrong, OciError::Login(_)), "{wrong}");
-    assert!(wrong.is_of_registry() && !wrong.to_string().contains("wr0ng"));
+    assert_eq!(wrong.reach(), Reach::Registry);
+    assert!(!wrong.to_string().contains("wr0ng"));
     let none = digest(&server, &Access::default()).unwrap_err();
     assert!(matches!(none, OciError::NoLogin), "{none}");
     let token = Access {
@@ -358,26 +359,39 @@ fn whose_fault_a_refusal_is_is_told_apart() {
     let server = behind_token(tokens.url("/token"));
     let wrong = digest(&server, &password("wr0ng")).unwrap_err();
     assert!(matches!(wrong, OciError::Login(_)), "{wrong}");
-    assert!(wrong.is_of_registry(), "nobody else need be asked with it");
+    assert_eq!(wrong.reach(), Reach::Registry, "nobody else need be asked");
 
     // A token is given, and it isn't enough: of this repository alone.
     let realm = Server::of(r#"{"token":"t-2"}"#);
     let server = behind_token(realm.url("/token"));
     let denied = digest(&server, &Access::default()).unwrap_err();
     assert!(matches!(denied, OciError::Denied(..)), "{denied}");
-    assert!(!denied.is_of_registry());
+    assert_eq!(denied.reach(), Reach::Chart);
     assert!(denied.to_string().contains("chartPullSecret"), "{denied}");
     assert_eq!(server.asked().len(), 2, "asked no more than twice");
+
+    // As much is meant by servers of tokens that refuse to give one.
+    for access in [Access::default(), password("right")] {
+        let realm = Server::start(|_| status("403 Forbidden", "", b"{}"));
+        let server = behind_token(realm.url("/token"));
+        let denied = digest(&server, &access).unwrap_err();
+        assert!(matches!(denied, OciError::Denied(..)), "{denied}");
+        assert_eq!(denied.reach(), Reach::Chart);
+    }
 
     let nonsense = Server::of("<html>");
     let server = behind_token(nonsense.url("/token"));
     let error = digest(&server, &Access::default()).unwrap_err();
     assert!(matches!(error, OciError::NoToken(..)), "{error}");
 
-    for (code, of_registry) in [("503 X", true), ("429 X", true), ("400 X", false)] {
+    for (code, reach) in [
+        ("503 X", Reach::Perhaps),
+        ("429 X", Reach::Registry),
+        ("400 X", Reach::Chart),
+    ] {
         let server = Server::start(move |_| status(code, "", b""));
         let error = digest(&server, &Access::default()).unwrap_err();
-        assert_eq!(error.is_of_registry(), of_registry, "{error}");
+        assert_eq!(error.reach(), reach, "{error}");
     }
 }
 

@@ -333,6 +333,33 @@ async fn a_chart_that_the_storage_lost_stops_no_other_and_comes_when_it_is_back(
     came(&volume, &source, "a-lost", &lost).await;
 }
 
+#[tokio::test]
+async fn a_repository_at_which_the_registry_fails_stops_no_other() {
+    let registry = Registry::start(Access::Open).unwrap();
+    let there = registry.push("charts", "web", "1.0.0", "one").unwrap();
+    let mut wants = vec![chart("web", "1.0.0")];
+    for name in ["a-first", "b-second"] {
+        registry.push("charts", name, "1.0.0", name).unwrap();
+        registry.spoil_tags(&format!("charts/{name}")).unwrap();
+        wants.push(Want {
+            key: name.to_owned(),
+            ..chart(name, "1.0.0")
+        });
+    }
+    // They come before it.
+    wants[0].key = "web".to_owned();
+    let (volume, _role) = beside(&registry).await;
+    let source = oci(&registry.url("charts"));
+    volume.ask(&request(&source, wants)).unwrap();
+    came(&volume, &source, "web", &there).await;
+    for name in ["a-first", "b-second"] {
+        let told = problem(&volume, &source, name, &Reason::Remote).await;
+        assert!(told.unwrap().contains(name));
+    }
+    let told = manifest(&volume, &source, "all", |one| one.results.len() == 3).await;
+    assert_eq!(told.unwrap().failure, None);
+}
+
 /// Puts a credential on the volume as the reconciler does, and has the source name it.
 fn give(volume: &Volume, asked: &mut Request, values: &[(&str, String)]) {
     let reference = CredentialRef {

@@ -271,6 +271,27 @@ fn a_version_that_is_published_again_is_another_chart() {
 }
 
 #[test]
+fn a_key_that_comes_to_stand_for_something_else_gets_that() {
+    let published = Published::default();
+    for (name, version) in [("lib", "1.0.0"), ("two", "1.0.0"), ("two", "0.9.0")] {
+        published.chart(name, version, &format!("{name} {version}"));
+        published.entry(name, version, &format!("{name}-{version}.tgz"), None);
+    }
+    let server = published.serve();
+    let mut sidecar = sidecar(&server, vec![chart("lib", "1.0.0")]);
+    for (name, version) in [("lib", "1.0.0"), ("two", "1.0.0"), ("two", "0.9.0")] {
+        let want = &mut sidecar.request.wants[0];
+        want.key = "mine".to_owned();
+        want.spec.path = name.to_owned();
+        want.spec.version = Some(version.to_owned());
+        sidecar.check(false);
+        let good = good(&sidecar.manifest(), "mine").clone();
+        let chart = good.chart.unwrap();
+        assert_eq!((&*chart.name, &*chart.version), (name, version));
+    }
+}
+
+#[test]
 fn what_the_index_does_not_list_is_not_believed() {
     let published = Published::default();
     published.chart("web", "1.0.0", "one");
