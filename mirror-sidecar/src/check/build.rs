@@ -1,7 +1,6 @@
 //! What is wanted of the refs, built and put into the manifest, group by group.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use git2::Oid;
 use tandem_shared::clock;
@@ -21,9 +20,6 @@ use crate::snapshot::{self, Snapshot, SnapshotError};
 
 /// Characters of a message that are kept.
 pub(super) const MESSAGE: usize = 1000;
-
-/// When a chart is looked at again of which a downloaded archive was of no use.
-const ARCHIVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// What came of one want.
 struct Outcome {
@@ -282,10 +278,7 @@ fn at(
     else {
         return Ok(None);
     };
-    let more = dependencies::files(context, &plan, &downloaded).inspect_err(|_| {
-        let again = Instant::now() + ARCHIVE_AGAIN;
-        state.look.recheck = state.look.recheck.into_iter().chain([again]).min();
-    })?;
+    let more = dependencies::files(context, &mut state.look, &plan, &downloaded)?;
     let hold = context.inventory.hold(&state.name);
     let exported = snapshot::export(&snapshot, &plan, more, limits, served, &hold, rewrite)?;
     let good = Good {

@@ -11,14 +11,18 @@ use tandem_shared::publish;
 use tandem_shared::request::{ResolvedDependency, Want};
 use tandem_shared::source::redact_url;
 
+use super::state::Look;
 use super::{Context, FULL, State};
-use crate::archive;
+use crate::archive::{self, ArchiveError};
 use crate::dependencies::{Answer, Wanted};
 use crate::snapshot::remote::{self, Remote};
 use crate::snapshot::{Plan, SnapshotError};
 
 /// How often it is looked whether there is room again.
 const FULL_AGAIN: Duration = Duration::from_secs(30);
+
+/// When a chart is looked at again of which a downloaded archive was lost.
+const ARCHIVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// A want whose dependencies aren't all here.
 #[derive(Debug)]
@@ -141,11 +145,15 @@ fn ask(
 /// If an archive isn't what it should be; it is then removed, so that it is downloaded anew.
 pub(super) fn files(
     context: &Context,
+    look: &mut Look,
     plan: &Plan,
     resolved: &[ResolvedDependency],
 ) -> Result<BTreeMap<String, Vec<u8>>, SnapshotError> {
     let folders = remote::folders(&plan.remote, resolved, &plan.files);
     let mut files = BTreeMap::new();
+    // All of them are in memory together.
+    let limits = context.config.limits;
+    let mut left = limits;
     let placed = folders.iter().zip(plan.remote.iter().zip(resolved));
     for (folder, (asked, one)) in placed {
         let fail = |why: String| SnapshotError::Download {
@@ -179,12 +187,20 @@ pub(super) fn files(
             }
         };
         let file = open().map_err(|error| {
+            let again = Instant::now() + ARCHIVE_AGAIN;
+            look.recheck = look.recheck.into_iter().chain([again]).min();
             let removed = publish::remove(&path);
             tracing::warn!(path = %path.display(), %error, ?removed, "an archive can't be used, and is downloaded anew");
             fail(error.to_string())
         })?;
-        let unpacked = archive::unpack(BufReader::new(file), context.config.limits)
-            .map_err(|error| fail(error.to_string()))?;
+        let unpacked =
+            archive::unpack(BufReader::new(file), left).map_err(|error| match error {
+                ArchiveError::TooLarge(_) => {
+                    let what = format!("{} with its dependencies", asked.chart);
+                    SnapshotError::too_large(&what, limits)
+                }
+                error => fail(error.to_string()),
+            })?;
         let called = &unpacked.chart.name.name;
         if *called != asked.name {
             return Err(fail(format!(
@@ -192,6 +208,8 @@ pub(super) fn files(
             )));
         }
         for (path, content) in unpacked.files {
+            left.bytes = left.bytes.saturating_sub(content.len() as u64);
+            left.entries = left.entries.saturating_sub(1);
             files.insert(format!("{folder}{path}"), content);
         }
     }

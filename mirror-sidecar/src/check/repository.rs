@@ -267,6 +267,7 @@ impl Check<'_> {
             repository: self.url,
             access: self.access,
             allowed: &config.schemes,
+            plain: &config.plain_registries,
             timeout: self.timeout,
             limits: config.limits,
         };

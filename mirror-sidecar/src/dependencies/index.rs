@@ -104,22 +104,31 @@ impl Listed {
     ) -> Result<Self, Fault> {
         let base = Url::parse(&format!("{repository}/"))
             .map_err(|error| Fault::Refused(error.to_string()))?;
+        // What helm would choose: the newest of those that say where they are.
+        let fits = |entry: &&Entry| {
+            !entry.urls.is_empty() && range::matches(wanted, &entry.version).unwrap_or(true)
+        };
+        let newer = |best: &Entry, other: &Entry| other.parsed.cmp_precedence(&best.parsed).is_gt();
+        let chosen = self.entries.iter().filter(fits);
+        let chosen = chosen.reduce(|best, one| if newer(best, one) { one } else { best });
+        let chosen = chosen.map(|entry| entry.version.clone());
         let mut refused = None;
         for entry in &mut self.entries {
-            let fits = range::matches(wanted, &entry.version).unwrap_or(true);
+            let mut why = None;
             entry
                 .urls
                 .retain(|url| match accepted(&base, url, allowed) {
                     Ok(()) => true,
-                    Err(why) => {
-                        if fits && refused.is_none() {
-                            refused = Some(why);
-                        }
+                    Err(error) => {
+                        why.get_or_insert(error);
                         false
                     }
                 });
+            if entry.urls.is_empty() && Some(&entry.version) == chosen.as_ref() {
+                refused = refused.or(why);
+            }
         }
-        // Another version than helm would choose must not take its place unseen.
+        // Another version must not take its place unseen.
         match refused {
             Some(why) => Err(Fault::Refused(format!(
                 "its archive isn't asked for: {why}"
@@ -169,8 +178,16 @@ impl Listed {
 }
 
 fn accepted(base: &Url, reference: &str, allowed: &BTreeSet<Scheme>) -> Result<(), String> {
+    // In a registry, which helm asks over https.
+    let in_registry = reference
+        .get(..6)
+        .filter(|scheme| scheme.eq_ignore_ascii_case("oci://"));
+    let reference = match in_registry {
+        Some(_) => format!("https://{}", &reference[6..]),
+        None => reference.to_owned(),
+    };
     let url = base
-        .join(reference)
+        .join(&reference)
         .map_err(|_| "the index has no URL for it".to_owned())?;
     let scheme = url.scheme().parse::<Scheme>().ok();
     match scheme.filter(|scheme| scheme.is_http() && allowed.contains(scheme)) {
@@ -227,10 +244,21 @@ mod tests {
             "s3://bucket/lib.tgz",
         ] {
             of(url, "*").unwrap_err();
-            // It need not be asked.
+            // It need not be asked, and neither need an older one.
+            listed(&format!(
+                "  - {{version: 0.9.0, urls: ['{url}']}}\n  - {{version: 1.0.0, urls: [lib.tgz]}}\n"
+            ))
+            .led("https://h/charts", "*", &web)
+            .unwrap();
             let left = of(url, "^1").unwrap();
             assert_eq!(left.entries.len(), 1, "{url}");
         }
+        // One that helm wouldn't choose keeps nobody from another.
+        let left = of("s3://bucket/lib.tgz", "<2").unwrap();
+        assert_eq!(left.entries.len(), 1);
+        of("oci://169.254.169.254/charts/lib:2.0.0", "*").unwrap_err();
+        let in_registry = of("oci://r/charts/lib:2.0.0", "*").unwrap();
+        assert!(in_registry.text().contains("oci://r/charts/lib:2.0.0"));
         let all = of("https://elsewhere/lib.tgz", "*").unwrap();
         let text: serde_json::Value = serde_json::from_str(&all.text()).unwrap();
         assert_eq!(

@@ -1,5 +1,7 @@
 //! What helm says when it has no dependency. Pure functions.
 
+use tandem_shared::source::redact_url;
+
 use super::Fault;
 
 /// Characters of what helm said that are repeated.
@@ -76,6 +78,16 @@ fn shown(text: &str, cut: &[(&str, &str)]) -> String {
     for (secret, stand_in) in cut.iter().filter(|(secret, _)| secret.len() >= 4) {
         text = text.replace(secret, stand_in);
     }
+    // What an index writes into its addresses is shown no more than what a chart writes.
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '(' | ')');
+    let words = text.split_inclusive(ends).map(|word| {
+        let bare = word.trim_end_matches(ends);
+        match bare.contains("://") {
+            true => format!("{}{}", redact_url(bare), &word[bare.len()..]),
+            false => word.to_owned(),
+        }
+    });
+    let text: String = words.collect();
     let text: String = text
         .chars()
         .filter(|c| !c.is_control())
@@ -159,6 +171,15 @@ mod tests {
 
     #[test]
     fn it_is_one_line_of_some_length_and_nothing_secret() {
+        let said = fault("", "Error: could not download http://bob:PASSW0RD@h:8080/lib.tgz?sig=S1GNED: Get \"https://x/?key=K3Y\": 403", &[]).to_string();
+        assert!(
+            said.contains("http://h:8080/lib.tgz") && said.contains("https://x/"),
+            "{said}"
+        );
+        assert!(said.contains("403"), "{said}");
+        for secret in ["bob", "PASSW0RD", "S1GNED", "K3Y"] {
+            assert!(!said.contains(secret), "{said}");
+        }
         let long = format!("Error: at /scratch/x with s3cret{}\nmore", "y".repeat(900));
         let said = fault("", &long, &[("/scratch/x", "…"), ("s3cret", "***")]).to_string();
         assert!(said.starts_with("helm says: at … with ***y"), "{said}");

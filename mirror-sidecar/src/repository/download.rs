@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 use tandem_shared::artifact::Limits;
+use tandem_shared::source::redact_url;
 
 use super::place::{self, ArchivePlace};
-use super::{Entry, RepositoryError};
+use super::{Entry, RepositoryError, pull};
 use crate::address::Scheme;
 use crate::archive::{self, Unpacked};
 use crate::credentials::Access;
@@ -26,6 +27,8 @@ pub struct Download<'a> {
     pub access: &'a Access,
     /// Schemes that are asked at all.
     pub allowed: &'a BTreeSet<Scheme>,
+    /// Registries that are asked in the clear.
+    pub plain: &'a BTreeSet<String>,
     /// For all URLs of the archive together.
     pub timeout: Duration,
     /// What a chart may amount to, packed and unpacked.
@@ -96,11 +99,25 @@ fn one(
     reference: &str,
     timeout: Duration,
 ) -> Result<(Unpacked, String), RepositoryError> {
-    let has_digest = entry.digest.is_some();
-    let place = place::archive(asked.repository, reference, has_digest, asked.allowed)?;
-    let shown = tandem_shared::source::redact_url(&place.address.url);
+    let reference = reference.trim();
+    let (shown, got) = if pull::is_in_registry(reference) {
+        let got = pull::pull(web, &asked, entry, reference, timeout);
+        (redact_url(reference), got)
+    } else {
+        let has_digest = entry.digest.is_some();
+        let place = place::archive(asked.repository, reference, has_digest, asked.allowed)?;
+        (
+            redact_url(&place.address.url),
+            asked.get(web, &place, timeout),
+        )
+    };
+    let shown: String = shown
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(200)
+        .collect();
     let at = |error: RepositoryError| RepositoryError::At(shown.clone(), Box::new(error));
-    let content = asked.get(web, &place, timeout).map_err(at)?;
+    let content = got.map_err(at)?;
     let found = data_encoding::HEXLOWER.encode(&Sha256::digest(&content));
     if let Some(listed) = entry.digest.as_ref().filter(|listed| **listed != found) {
         return Err(at(RepositoryError::DigestMismatch {

@@ -5,6 +5,7 @@ use tandem_shared::publish::PublishError;
 use thiserror::Error;
 
 use crate::archive::ArchiveError;
+use crate::oci::OciError;
 use crate::snapshot::SnapshotError;
 use crate::web::WebError;
 
@@ -31,11 +32,9 @@ pub enum RepositoryError {
     /// No URL.
     #[error("the index says {0:?} for the archive's URL, which is none")]
     NoUrl(String),
-    /// A registry, which this isn't.
-    #[error(
-        "the index says that the archive lies in a registry, at {0}; ask for it there: write that registry as chart.repository, without the chart's name"
-    )]
-    InRegistry(String),
+    /// The archive lies in a registry, as the index says.
+    #[error("the archive lies in a registry: {0}")]
+    InRegistry(Box<OciError>),
     /// In the clear, and nothing to check it by.
     #[error(
         "the index leads from https to {0}, which would be in the clear, and has no digest to check the archive by; that isn't followed"
@@ -93,7 +92,7 @@ impl RepositoryError {
             Self::Changed | Self::Volume(_) | Self::Full => Reason::Volume,
             Self::Artifact(error) => error.reason(),
             Self::NoUrl(_) => Reason::InvalidUrl,
-            Self::InRegistry(_) => Reason::Unsupported,
+            Self::InRegistry(error) => error.reason(),
             Self::Downgrade(_) => Reason::Remote,
             Self::DigestMismatch { .. } => Reason::DigestMismatch,
             Self::Archive(error) => error.reason(),
@@ -112,6 +111,7 @@ impl RepositoryError {
             ),
             Self::Changed | Self::Volume(_) | Self::Full => true,
             Self::Artifact(error) => error.may_pass(),
+            Self::InRegistry(error) => error.may_pass(),
             // The index may be ahead of the archives, for a moment.
             Self::DigestMismatch { .. } => true,
             Self::At(_, error) => error.may_pass(),

@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod index;
 mod place;
+mod pull;
 mod store;
 
 pub use choose::{Miss, choose};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use url::Url;
+use url::{Origin, Url};
 
 use super::RepositoryError;
 use crate::address::{Address, Scheme};
@@ -56,7 +56,11 @@ fn relative(repository: &str, reference: &str) -> Result<Url, RepositoryError> {
 #[must_use]
 pub fn server_of(repository: &str, reference: &str) -> Option<String> {
     let to = relative(repository, reference).ok()?;
-    Some(to.origin().ascii_serialization())
+    // For registries, of whose scheme nobody defines an origin.
+    match to.origin() {
+        origin @ Origin::Tuple(..) => Some(origin.ascii_serialization()),
+        Origin::Opaque(_) => Some(to.as_str().split('/').take(3).collect::<Vec<_>>().join("/")),
+    }
 }
 
 /// Where an archive is.
@@ -78,17 +82,6 @@ pub(super) fn archive(
     has_digest: bool,
     allowed: &BTreeSet<Scheme>,
 ) -> Result<ArchivePlace, RepositoryError> {
-    let lower = reference.trim_start().get(..6).map(str::to_ascii_lowercase);
-    if lower.as_deref() == Some("oci://") {
-        let shown = tandem_shared::source::redact_url(reference.trim());
-        return Err(RepositoryError::InRegistry(
-            shown
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(200)
-                .collect(),
-        ));
-    }
     let base = Url::parse(repository)
         .map_err(|_| RepositoryError::NoUrl("nothing that can be read".to_owned()))?;
     let to = relative(repository, reference)?;
@@ -155,12 +148,6 @@ mod tests {
         }
         let error = place("http://o/web.tgz", false).unwrap_err();
         assert!(error.to_string().contains("in the clear"), "{error}");
-        let error = place("OCI://me:secret@r/charts/web:1", true).unwrap_err();
-        assert!(
-            error.to_string().contains("OCI://r/charts/web:1"),
-            "{error}"
-        );
-        assert_eq!(error.reason(), tandem_shared::manifest::Reason::Unsupported);
         let secure = [Scheme::Https].into();
         assert!(archive("https://h", "http://h/x", true, &secure).is_err());
     }

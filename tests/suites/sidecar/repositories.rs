@@ -10,6 +10,7 @@ use tandem_tests::git::{HttpServer, Scheme, Upstreams};
 use tandem_tests::helm_repository::HelmRepository;
 use tandem_tests::pair::Extra;
 use tandem_tests::procfs;
+use tandem_tests::registry::{Access, Registry};
 use tandem_tests::requests::{content, failure, helm, manifest, problem, request, version};
 use tandem_tests::volume::Volume;
 use tandem_tests::wait::{LONG, Look, until};
@@ -127,6 +128,47 @@ async fn a_range_follows_a_repository_that_helm_made() {
 fn sha256(content: &[u8]) -> String {
     use sha2::{Digest, Sha256};
     data_encoding::HEXLOWER.encode(&Sha256::digest(content))
+}
+
+#[tokio::test]
+async fn an_index_may_lead_into_a_registry_which_is_asked_as_anybody_may() {
+    let registry = Registry::start(Access::Token).unwrap();
+    for (path, version) in [("public/charts", "1.0.0"), ("charts", "1.1.0")] {
+        registry.push(path, "app", version, version).unwrap();
+    }
+    let server = server(Scheme::Http);
+    let repository = HelmRepository::new(&server, "charts").unwrap();
+    let list = |version: &str, path: &str, digest: &str| {
+        let url = registry.url(&format!("{path}/app:{version}"));
+        repository.put(
+            "index.yaml",
+            format!("apiVersion: v1\nentries:\n  app: [{{version: {version}, urls: ['{url}'], digest: '{digest}'}}]\n"),
+        );
+    };
+    list("1.0.0", "public/charts", "");
+    let plain = format!("--plain-http-registries={}", registry.host());
+    let (volume, _role) = start(&Extra::args([plain])).await;
+    let source = helm(&repository.url());
+    let mut asked = request(&source, [version("app", "app", "^1")]);
+    volume.ask(&asked).unwrap();
+    let good = in_version(&volume, &source, "app", "1.0.0").await;
+    let files = content(&volume, &good.artifact).unwrap();
+    assert!(files["templates/cm.yaml"].contains("marker: 1.0.0"));
+
+    for (version, path, digest, reason) in [
+        ("1.1.0", "charts", "", Reason::AuthenticationFailed),
+        ("1.0.1", "public/charts", "", Reason::VersionNotFound),
+        ("1.0.0+x", "public/charts", "", Reason::VersionNotFound),
+    ] {
+        list(version, path, digest);
+        let told = again(&volume, &mut asked, version).await;
+        assert_eq!(told.results["app"].good.as_ref(), Some(&good));
+        problem(&volume, &source, "app", &reason).await.unwrap();
+    }
+    list("1.0.0", "public/charts", &"0".repeat(64));
+    again(&volume, &mut asked, "another digest").await;
+    let told = problem(&volume, &source, "app", &Reason::DigestMismatch).await;
+    assert!(told.unwrap().contains("oci://"));
 }
 
 #[tokio::test]

@@ -486,9 +486,14 @@ fn the_credential_opens_the_repository_and_nothing_else() {
         "{asked:?}"
     );
 
-    // One in a registry is named for what it is.
-    published.entry("web", "1.2.0", "oci://registry.test/charts/web:1.2.0", None);
-    assert_eq!(reason(&sidecar.poll(), "web:1.x"), Reason::Unsupported);
+    // One in a registry is asked for there.
+    published.entry(
+        "web",
+        "1.2.0",
+        "oci://registry.invalid/charts/web:1.2.0",
+        None,
+    );
+    assert_eq!(reason(&sidecar.poll(), "web:1.x"), Reason::UnknownHost);
 
     let mut refused = self::sidecar(&guarded, vec![chart("web", "1.x")]);
     refused.request.source.url = url.replace("s3cr+t", "wr0ng");
