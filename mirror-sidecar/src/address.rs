@@ -161,15 +161,27 @@ pub fn parse(
     if !allowed.contains(&address.scheme) {
         return Err(refused());
     }
-    if address.scheme.is_http()
-        && let Ok(url) = Url::parse(&address.url)
-    {
+    if address.scheme.is_http() {
+        let url = Url::parse(&address.url).map_err(|_| malformed("its host is none"))?;
         literal(&url).map_err(|error| AddressError::Place(shown.clone(), error.to_string()))?;
     }
     if let Some(folder) = &address.folder {
-        let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        // There a path means something else to each who reads it.
+        if folder.starts_with("/proc") || folder.starts_with("/dev") {
+            return Err(malformed("no repository lies there"));
+        }
+        // git tries these one after the other.
+        let tried = ["", ".git", "/.git", ".git/.git"].map(|end| {
+            let mut path = folder.clone().into_os_string();
+            path.push(end);
+            PathBuf::from(path)
+        });
         let own = |root: &&Path| {
-            real.starts_with(root.canonicalize().unwrap_or_else(|_| root.to_path_buf()))
+            let root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+            tried.iter().any(|path| {
+                let real = path.canonicalize();
+                real.as_ref().unwrap_or(path).starts_with(&root)
+            })
         };
         if forbidden.iter().any(own) {
             return Err(AddressError::OwnVolume(shown));
@@ -339,7 +351,7 @@ pub(crate) fn decode(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
     use secrecy::ExposeSecret;
 
     use super::*;
@@ -357,6 +369,37 @@ mod tests {
 
     fn read(url: &str) -> Result<Address, AddressError> {
         parse(url, &all(), &[Path::new("/volume")])
+    }
+
+    #[test]
+    fn no_way_leads_into_the_own_volume() {
+        let folder = tempfile::tempdir().unwrap();
+        let volume = folder.path().join("volume");
+        std::fs::create_dir_all(volume.join("mirrors/x.git")).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&volume, &link).unwrap();
+        let read = |path: &str| parse(&format!("file://{path}"), &all(), &[&volume]);
+        for way in [&volume, &link] {
+            for end in ["mirrors/x.git", "mirrors/x"] {
+                let way = way.join(end).display().to_string();
+                let error = read(&way).unwrap_err();
+                assert!(
+                    matches!(error, AddressError::OwnVolume(_)),
+                    "{way}: {error}"
+                );
+            }
+        }
+        for way in ["/proc/self/cwd/x", "/proc/1/root/x", "/dev/fd/3"] {
+            read(way).unwrap_err();
+        }
+        read(&folder.path().join("other").display().to_string()).unwrap();
+    }
+
+    #[test]
+    fn what_only_git_can_read_is_refused() {
+        for url in ["http://[fe80::1%25lo]:8080/x.git", "http://[fe80::1]/x.git"] {
+            read(url).unwrap_err();
+        }
     }
 
     #[test]

@@ -209,6 +209,16 @@ impl Git {
                 command.env(name, value);
             }
         }
+        // Whom the rest of the sidecar trusts, git trusts, too.
+        for (ours, its) in [
+            ("SSL_CERT_FILE", "GIT_SSL_CAINFO"),
+            ("SSL_CERT_DIR", "GIT_SSL_CAPATH"),
+        ] {
+            let of = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+            if let (None, Some(value)) = (std::env::var_os(its), of(ours)) {
+                command.env(its, value);
+            }
+        }
         command
             .env("LC_ALL", "C")
             .env("HOME", "/nonexistent")

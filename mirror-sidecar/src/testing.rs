@@ -141,6 +141,14 @@ impl Upstream {
         self.git(&["push", "--quiet", "--force", url.to_str().unwrap(), refspec]);
     }
 
+    /// Writes an object as it stands, whatever git says of it, and gives its id.
+    pub(crate) fn object(&self, kind: &str, content: &str) -> String {
+        let file = self.folder.path().join("object");
+        fs::write(&file, content).unwrap();
+        let file = file.to_str().unwrap();
+        self.git(&["hash-object", "-t", kind, "-w", "--literally", file])
+    }
+
     /// Commits everything to main, pushes it, and gives the commit.
     pub(crate) fn publish(&self) -> String {
         let commit = self.commit();

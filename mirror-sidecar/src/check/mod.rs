@@ -18,6 +18,7 @@ mod state;
 mod submodules;
 mod web;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -134,7 +135,15 @@ pub fn check(
     let mut exchanged = poll || anew || state.is_failing() || state.git.broken;
     state.again = None;
     state.look = Look::begin(&state.look, anew, timeout, interval);
-    let result = attempt(context, state, observed, &mut exchanged);
+    // What strangers wrote is read by strangers' libraries; the source is told even then.
+    let attempted = AssertUnwindSafe(|| attempt(context, state, observed, &mut exchanged));
+    let result = catch_unwind(attempted).unwrap_or_else(|_| {
+        Err(Failed {
+            reason: Reason::Internal,
+            message: "a fault of the sidecar itself, which its log shows; please report it"
+                .to_owned(),
+        })
+    });
     state.seat = None;
     if context.git.is_cancelled() {
         // Cut short by our own end: it says nothing about the source.

@@ -1,6 +1,7 @@
 //! What the asked names stand for now, and their commits in the mirror.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use git2::{Oid, Repository};
 use jiff::Timestamp;
@@ -148,6 +149,8 @@ pub(super) fn held(
 /// What one exchange has to settle.
 struct Settling {
     items: Vec<Item>,
+    /// What every name stands for, as far as that is an object.
+    objects: BTreeMap<String, Oid>,
     known: BTreeMap<String, Known>,
     shorts: BTreeMap<String, String>,
 }
@@ -184,6 +187,7 @@ fn exchange(
             .collect()
     };
     let mut settling = settle(state, request, mirror, &looked_up, &listing)?;
+    settling.note(state, mirror)?;
     if !settling.items.is_empty() {
         state.sit_down(context);
         *exchanged = true;
@@ -197,16 +201,18 @@ fn exchange(
         }
         state.publish(context, true);
         state.git.fetched = true;
-        let mut refused = mirror.fetch(&settling.items)?;
-        if refused
-            .keys()
-            .any(|name| !matches!(names.get(name), Some(Asked::Commit(_))))
-            && !list.is_empty()
-        {
+        settling.spare(state);
+        let mut refused = settling.fetch(state, mirror)?;
+        let moved = |(name, error): (&String, &MirrorError)| {
+            error.reason() == Reason::RefNotFound
+                && !matches!(names.get(name), Some(Asked::Commit(_)))
+        };
+        if refused.iter().any(moved) && !list.is_empty() {
             // A ref moved between the listing and the fetch: its old object may be gone.
             listing = mirror.list(context.direct(), &list, &mut state.git.manner)?;
             settling = settle(state, request, mirror, &looked_up, &listing)?;
-            refused = mirror.fetch(&settling.items)?;
+            settling.spare(state);
+            refused = settling.fetch(state, mirror)?;
         }
         state.serving.edit().checked_at = Some(tandem_shared::clock::now());
         for item in &settling.items {
@@ -221,12 +227,24 @@ fn exchange(
                     message: format!("{} is no commit, and doesn't lead to one", item.asked),
                 },
             };
+            // The whole history was looked through for it, or would have been.
+            let by_id = matches!(names.get(&item.asked), Some(Asked::Commit(_)));
+            let (again, misses) = match (state.git.known.get(&item.asked), by_id) {
+                (Some(Known::Missing { again, misses, .. }), true) if !item.whole => {
+                    (*again, *misses)
+                }
+                (Some(Known::Missing { misses, .. }), true) => {
+                    (Some(shorts::again(misses + 1)), misses + 1)
+                }
+                (_, true) => (Some(shorts::again(1)), 1),
+                (_, false) => (None, 0),
+            };
             settling.known.insert(
                 item.asked.clone(),
                 Known::Missing {
                     miss,
-                    again: None,
-                    misses: 0,
+                    again,
+                    misses,
                 },
             );
         }
@@ -245,6 +263,7 @@ fn settle(
 ) -> Result<Settling, MirrorError> {
     let mut settling = Settling {
         items: Vec::new(),
+        objects: BTreeMap::new(),
         known: BTreeMap::new(),
         shorts: BTreeMap::new(),
     };
@@ -304,6 +323,7 @@ impl Settling {
         id: &str,
     ) -> Result<(), MirrorError> {
         let object = Oid::from_str(id)?;
+        self.objects.insert(name.to_owned(), object);
         if mirror.held_object(name)? == Some(object) {
             return Ok(());
         }
@@ -313,7 +333,46 @@ impl Settling {
         self.items.push(Item {
             asked: name.to_owned(),
             object,
+            whole: true,
         });
+        Ok(())
+    }
+
+    /// Fetches what isn't held.
+    fn fetch(
+        &self,
+        state: &mut State,
+        mirror: &Mirror<'_>,
+    ) -> Result<BTreeMap<String, MirrorError>, MirrorError> {
+        let fetched = mirror.fetch(&self.items);
+        self.note(state, mirror)?;
+        fetched
+    }
+
+    /// A commit for which the whole history was fetched in vain isn't looked for so at every
+    /// poll, unless somebody asks for it.
+    fn spare(&mut self, state: &State) {
+        if state.look.anew == state.look.begun {
+            return;
+        }
+        let now = Instant::now();
+        for item in &mut self.items {
+            let known = state.git.known.get(&item.asked);
+            item.whole =
+                !matches!(known, Some(Known::Missing { again: Some(again), .. }) if now < *again);
+        }
+    }
+
+    /// Notes what is held already, so that a name and its commit are never of two exchanges,
+    /// whatever becomes of this one.
+    fn note(&self, state: &mut State, mirror: &Mirror<'_>) -> Result<(), MirrorError> {
+        for (name, object) in &self.objects {
+            if let Some(known) = self.known.get(name)
+                && mirror.held_object(name)? == Some(*object)
+            {
+                state.git.known.insert(name.clone(), known.clone());
+            }
+        }
         Ok(())
     }
 }

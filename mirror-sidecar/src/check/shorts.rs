@@ -55,6 +55,12 @@ pub(super) fn known(
     })
 }
 
+/// When the whole history is looked through again, after it was so often in vain.
+pub(super) fn again(misses: u32) -> Instant {
+    let wait = SHORT_AGAIN.saturating_mul(1 << misses.min(10));
+    Instant::now() + wait.min(SHORT_AGAIN_LONGEST)
+}
+
 /// Looks for what short ids stand for, after everything else has been served:
 /// it may take the remote's whole history, and concerns nobody else.
 ///
@@ -80,6 +86,7 @@ pub(super) fn look(
                 let item = Item {
                     asked: name.clone(),
                     object,
+                    whole: true,
                 };
                 mirror.fetch(&[item])?.remove(&name).map_or(Ok(()), Err)
             });
@@ -88,9 +95,6 @@ pub(super) fn look(
                 full_name: COMMIT.to_owned(),
             },
             Err(error) => {
-                let wait = SHORT_AGAIN
-                    .saturating_mul(1 << misses.min(10))
-                    .min(SHORT_AGAIN_LONGEST);
                 // The history lay aside; whatever is wrong with it, the mirror isn't broken.
                 let reason = if error.is_corrupt() {
                     Reason::Remote
@@ -103,7 +107,7 @@ pub(super) fn look(
                 };
                 Known::Missing {
                     miss,
-                    again: Some(Instant::now() + wait),
+                    again: Some(again(misses)),
                     misses,
                 }
             }

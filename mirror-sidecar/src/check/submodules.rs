@@ -155,6 +155,7 @@ impl<'a> Submodules<'a> {
         let item = Item {
             asked: asked.clone(),
             object: absent.commit,
+            whole: true,
         };
         self.fetched = true;
         let result = self.mirror.fetch_from(remote, &[item]);

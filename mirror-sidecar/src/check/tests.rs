@@ -209,6 +209,88 @@ fn one_missing_ref_stops_no_other_and_may_come_back() {
 }
 
 #[test]
+fn a_ref_that_git_finds_broken_stops_no_other() {
+    let upstream = Upstream::new();
+    upstream.chart("c", "one");
+    upstream.publish();
+    let tree = upstream.git(&["rev-parse", "HEAD^{tree}"]);
+    let nobody = "nobody 1700000000 +0000";
+    let broken = format!("tree {tree}\nauthor {nobody}\ncommitter {nobody}\n\nbroken\n");
+    let broken = upstream.object("commit", &broken);
+    upstream.push(&format!("{broken}:refs/heads/bad"));
+    let mut sidecar = Sidecar::new(&upstream.url(), vec![chart("bad", "c"), chart("main", "c")]);
+    for marker in ["two", "three"] {
+        upstream.chart("c", marker);
+        upstream.publish();
+        let manifest = sidecar.poll();
+        let content = sidecar.content(good(&manifest, "main:c"));
+        assert_eq!(content["templates/cm.yaml"], marker);
+        assert_eq!(reason(&manifest, "bad:c"), Reason::Remote);
+        assert_eq!(manifest.failure, None);
+        // Alone it says no more about the source.
+        assert_eq!(sidecar.poll().failure, None);
+    }
+}
+
+#[test]
+fn a_commit_that_is_not_there_is_not_looked_for_in_all_history_at_each_poll() {
+    let upstream = Upstream::new();
+    upstream.chart("c", "one");
+    upstream.publish();
+    let missing = "1".repeat(40);
+    let mut sidecar = Sidecar::new(
+        &upstream.url(),
+        vec![chart(&missing, "c"), chart("main", "c")],
+    );
+    let first = sidecar.poll();
+    assert_eq!(reason(&first, &format!("{missing}:c")), Reason::RefNotFound);
+    good(&first, "main:c");
+    let mut fetches = |anew: &str| {
+        let before = sidecar.children("fetch");
+        anew.clone_into(&mut sidecar.request.refresh);
+        let manifest = sidecar.poll();
+        assert_eq!(
+            reason(&manifest, &format!("{missing}:c")),
+            Reason::RefNotFound
+        );
+        sidecar.children("fetch") - before
+    };
+    assert_eq!(fetches(""), 1, "whether the remote gives it");
+    assert_eq!(fetches("now"), 2, "and all of its history");
+    assert_eq!(fetches("now"), 1);
+}
+
+#[test]
+fn a_range_and_its_commit_are_of_one_exchange() {
+    let upstream = Upstream::new();
+    upstream.chart("c", "one");
+    upstream.publish();
+    upstream.git(&["tag", "v1.0.0"]);
+    upstream.push("v1.0.0");
+    upstream.chart("c", "two");
+    upstream.publish();
+    let mut sidecar = Sidecar::new(
+        &upstream.url(),
+        vec![chart("main", "c"), chart("semver:^1", "c")],
+    );
+    sidecar.poll();
+    // What the newer tag stands for is here already, and something else can't be had.
+    upstream.git(&["tag", "v1.1.0"]);
+    upstream.push("v1.1.0");
+    sidecar.request.wants.push(chart("other", "c"));
+    upstream.chart("c", "three");
+    upstream.commit();
+    upstream.push("HEAD:refs/heads/other");
+    let objects = upstream.bare().join("objects");
+    let tip = upstream.git(&["rev-parse", "HEAD^{tree}"]);
+    fs::remove_file(objects.join(&tip[..2]).join(&tip[2..])).unwrap();
+    let manifest = sidecar.poll();
+    let record = &manifest.refs["semver:^1"];
+    assert_eq!(record.full_name, "refs/tags/v1.1.0");
+    assert_eq!(record.commit, upstream.git(&["rev-parse", "v1.1.0"]));
+}
+
+#[test]
 fn a_branch_may_become_a_folder_of_branches() {
     let upstream = Upstream::new();
     upstream.chart("c", "one");
@@ -488,13 +570,21 @@ fn what_killed_children_left_is_in_nobodys_way() {
         fs::create_dir_all(mirror.join(left).parent().unwrap()).unwrap();
         fs::write(mirror.join(left), "").unwrap();
     }
+    // Of a fetch of all history that was cut short, by a name that is one of a folder now.
+    let whole = "refs/tandem-whole/heads/feature";
+    let held = sidecar.poll().refs["main"].commit.clone();
+    fs::create_dir_all(mirror.join("refs/tandem-whole/heads")).unwrap();
+    fs::write(mirror.join(whole), format!("{held}\n")).unwrap();
+    upstream.push("HEAD:refs/heads/feature/x");
+    sidecar.request.wants.push(chart(&"1".repeat(40), "c"));
     sidecar.restart();
     upstream.chart("c", "two");
     let second = upstream.publish();
-    assert_eq!(
-        good(&sidecar.poll(), "main:c").commit.as_ref(),
-        Some(&second)
-    );
+    let manifest = sidecar.poll();
+    assert_eq!(good(&manifest, "main:c").commit.as_ref(), Some(&second));
+    let missing = format!("{}:c", "1".repeat(40));
+    assert_eq!(reason(&manifest, &missing), Reason::RefNotFound);
+    assert!(!mirror.join(whole).is_file());
     assert!(
         !mirror.join("shallow.lock").exists() && !mirror.join("objects/pack/tmp_pack_x").exists()
     );

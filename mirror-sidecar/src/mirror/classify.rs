@@ -13,6 +13,8 @@ pub enum Meaning {
     Failure,
     /// The remote won't give one of the ids: to be asked for in another way.
     Refused,
+    /// What the remote gives breaks git's rules.
+    Unsound,
     /// The remote can't give a part of the history, only all of it.
     NoShallow,
     /// The local repository is broken.
@@ -41,6 +43,7 @@ const PHRASES: &[(Reason, Meaning, &[&str])] = &[
             "read-only file system",
         ],
     ),
+    (Reason::Remote, Meaning::Unsound, &["fsck error"]),
     (Reason::Internal, Meaning::Locked, &[".lock': file exists"]),
     (
         Reason::Unsupported,

@@ -83,18 +83,27 @@ impl MirrorError {
         }
     }
 
-    /// Whether it is about one ref alone, so that the others may go on.
+    /// Whether the remote was reached, and what it gave or refused is the matter: others of
+    /// its refs may be better. One that is slow may be so at one of them.
     #[must_use]
-    pub fn is_about_one_ref(&self) -> bool {
+    pub(super) fn is_of_what_came(&self) -> bool {
+        let Self::Git { reason, .. } = self else {
+            return matches!(self, Self::NoCommit(_));
+        };
         matches!(
-            self,
-            Self::NoCommit(_)
-                | Self::Ambiguous { .. }
-                | Self::Git {
-                    meaning: Meaning::Refused,
-                    ..
-                }
+            reason,
+            Reason::Remote | Reason::RefNotFound | Reason::Timeout
         )
+    }
+
+    /// Whether it is this side's fault, so that nothing else will do, either.
+    #[must_use]
+    pub(super) fn is_local(&self) -> bool {
+        self.is_corrupt()
+            || matches!(
+                self.reason(),
+                Reason::Volume | Reason::Internal | Reason::MirrorCorrupt
+            )
     }
 
     /// Whether the mirror has to be made anew.

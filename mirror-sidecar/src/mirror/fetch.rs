@@ -1,7 +1,7 @@
 //! Bringing objects into a mirror, the narrowest way that the remote allows.
 //!
-//! All at once and shallow; if an id is refused, each one singly, so that one
-//! of them never stops the others; if it is refused alone, the whole history
+//! All at once and shallow; if that fails for one of them, each one singly, so that one
+//! of them never stops the others; if it is refused alone, at last the whole history
 //! of heads and tags, since an old server only gives what it advertises.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,12 @@ pub struct Item {
     pub asked: String,
     /// The object, as the remote listed it or as it was asked for.
     pub object: Oid,
+    /// Whether all heads and tags may be fetched with their history to come by it.
+    pub whole: bool,
 }
+
+/// Items that fail singly, and nothing else, before the rest isn't tried.
+const FAILURES: usize = 3;
 
 impl Mirror<'_> {
     /// Fetches `items`. What is missing from the answer is held now.
@@ -50,28 +55,46 @@ impl Mirror<'_> {
         }
         // We alone may write here, so what lies around is a killed child's.
         housekeeping::sweep(&self.path)?;
-        match self.fetch_shallow(remote, items) {
+        let mut joint = match self.fetch_shallow(remote, items) {
             Ok(()) => return Ok(refused),
-            Err(error) if !error.means(Meaning::Refused) => return Err(error),
-            Err(_) => {}
-        }
+            Err(error) if !error.is_of_what_came() => return Err(error),
+            Err(error) => Some(error),
+        };
+        let mut wholes = Vec::new();
+        let (mut fetched, mut failures) = (false, 0);
         for item in items {
-            // A single one was just refused.
-            let alone = if items.len() > 1 {
-                self.fetch_shallow(remote, std::slice::from_ref(item))
-            } else {
-                self.fetch_whole(remote, item)
+            let alone = match joint.take_if(|_| items.len() == 1) {
+                Some(error) => Err(error),
+                None => self.fetch_shallow(remote, std::slice::from_ref(item)),
             };
-            let result = match alone {
-                Err(error) if error.means(Meaning::Refused) => self.fetch_whole(remote, item),
-                other => other,
-            };
-            match result {
-                Ok(()) => {}
-                Err(error) if error.is_about_one_ref() => {
+            match alone {
+                Ok(()) => fetched = true,
+                Err(error) if error.means(Meaning::Refused) => wholes.push(item),
+                Err(error) if error.means(Meaning::Unsound) => {
+                    refused.insert(item.asked.clone(), error);
+                }
+                Err(error) if error.is_of_what_came() => {
+                    failures += 1;
+                    if items.len() == 1 || failures >= FAILURES && !fetched {
+                        return Err(error);
+                    }
                     refused.insert(item.asked.clone(), error);
                 }
                 Err(error) => return Err(error),
+            }
+        }
+        // They take longest, and concern nobody else.
+        for item in wholes {
+            let result = match item.whole {
+                true => self.fetch_whole(remote, item),
+                false => Err(refusal(item)),
+            };
+            match result {
+                Ok(()) => {}
+                Err(error) if error.is_local() => return Err(error),
+                Err(error) => {
+                    refused.insert(item.asked.clone(), error);
+                }
             }
         }
         Ok(refused)
@@ -91,18 +114,27 @@ impl Mirror<'_> {
 
     /// Fetches all heads and tags with their history, and keeps the one commit.
     fn fetch_whole(&self, remote: Remote<'_>, item: &Item) -> Result<(), MirrorError> {
+        // What a killed predecessor left would be in the way of other names.
+        self.drop_whole()?;
         let specs = format!("+refs/heads/*:{WHOLE}heads/*\n+refs/tags/*:{WHOLE}tags/*\n");
         let shallow = self.path.join("shallow").exists();
         let depth: &[&str] = if shallow { &["--unshallow"] } else { &[] };
-        self.fetch_specs(remote, depth, &specs)?;
-        let found = self.repository().find_object(item.object, None).is_ok();
+        let fetched = self.fetch_specs(remote, depth, &specs);
+        let found = fetched.is_ok() && self.repository().find_object(item.object, None).is_ok();
         if found {
             self.hold(&item.asked, item.object)?;
         }
+        self.drop_whole()?;
+        fetched?;
+        if found { Ok(()) } else { Err(refusal(item)) }
+    }
+
+    /// Drops what was only fetched to look for a commit in it.
+    pub(super) fn drop_whole(&self) -> Result<(), MirrorError> {
         for reference in self.repository().references_glob(&format!("{WHOLE}*"))? {
             reference?.delete()?;
         }
-        if found { Ok(()) } else { Err(refusal(item)) }
+        Ok(())
     }
 
     fn fetch_specs(

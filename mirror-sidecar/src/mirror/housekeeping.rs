@@ -35,7 +35,7 @@ impl Mirror<'_> {
                 reference.delete()?;
             }
         }
-        Ok(())
+        self.drop_whole()
     }
 
     /// Repacks if enough has gathered. Says whether it did.

@@ -121,6 +121,14 @@ fn check(dependencies: &[Dependency]) -> Result<(), String> {
                 "its dependency {shown:?} has no name that a chart can have"
             ));
         }
+        if [version, repository]
+            .iter()
+            .any(|text| text.chars().any(char::is_control))
+        {
+            return Err(format!(
+                "its dependency {name:?} has control characters in its version or repository"
+            ));
+        }
         if version.len() > TEXT || repository.len() > 4 * TEXT {
             return Err(format!(
                 "its dependency {name:?} has a version or repository that is too long"

@@ -53,6 +53,11 @@ pub enum SnapshotError {
     /// Links in a circle.
     #[error("the link {0:?} leads in a circle")]
     Loop(String),
+    /// Links to links to links.
+    #[error(
+        "its links lead through more than {0} folders; let them lead straight to what they mean"
+    )]
+    Maze(usize),
     /// A submodule where none is followed.
     #[error(
         "{asked:?} leads into {path:?}, which is a submodule; submodules are followed with chart.submodules: true"
@@ -158,7 +163,9 @@ impl SnapshotError {
             Self::NotFound { .. } => Reason::PathNotFound,
             Self::WrongKind { expected, .. } if *expected == "chart folder" => Reason::InvalidChart,
             Self::WrongKind { .. } => Reason::PathNotFound,
-            Self::Escape { .. } | Self::Dangling { .. } | Self::Loop(_) => Reason::InvalidLink,
+            Self::Escape { .. } | Self::Dangling { .. } | Self::Loop(_) | Self::Maze(_) => {
+                Reason::InvalidLink
+            }
             Self::Submodule { .. } => Reason::PathNotFound,
             Self::Absent(_) => Reason::RefNotFound,
             Self::SubmoduleFailed { reason, .. } => reason.clone(),

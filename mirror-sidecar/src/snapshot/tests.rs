@@ -103,6 +103,50 @@ fn links_that_lead_out_nowhere_or_in_a_circle_are_refused_by_name() {
 }
 
 #[test]
+fn links_that_no_system_would_follow_lead_nowhere() {
+    for (target, said) in [
+        ("a\0b".to_owned(), "where nothing is"),
+        ("x/".repeat(5000), "more than 4096 bytes"),
+    ] {
+        let upstream = Upstream::new();
+        upstream.write("charts/app/Chart.yaml", CHART);
+        upstream.git(&["add", "--all"]);
+        let link = upstream.object("blob", &target);
+        let entry = format!("120000,{link},charts/app/self");
+        upstream.git(&["update-index", "--add", "--cacheinfo", &entry]);
+        upstream.git(&["commit", "--quiet", "--message", "a link"]);
+        upstream.push("HEAD:refs/heads/main");
+        let mut sidecar = Sidecar::new(&upstream.url(), vec![chart("main", "charts/app")]);
+        let manifest = sidecar.poll();
+        let problem = problem(&manifest, "main:charts/app");
+        assert_eq!(problem.reason, Reason::InvalidLink);
+        assert!(problem.message.contains(said), "{}", problem.message);
+    }
+    // The same in a dependency's address.
+    let upstream = Upstream::new();
+    let dependency = "dependencies: [{name: x, version: 1.x, repository: \"file://../y\\0z\"}]\n";
+    upstream.write("app/Chart.yaml", &format!("{CHART}{dependency}"));
+    let (reason, message) = refusal(&upstream, "app");
+    assert_eq!(reason, Reason::InvalidChart);
+    assert!(message.contains("control characters"), "{message}");
+}
+
+#[test]
+fn links_to_links_to_links_have_an_end() {
+    let upstream = Upstream::new();
+    upstream.write("app/Chart.yaml", CHART);
+    upstream.write("app/x/y", "");
+    let far = "x/../".repeat(800);
+    upstream.link("app/l0", "Chart.yaml");
+    for at in 1..30 {
+        upstream.link(&format!("app/l{at}"), &format!("{far}l{}", at - 1));
+    }
+    let (reason, message) = refusal(&upstream, "app");
+    assert_eq!(reason, Reason::InvalidLink, "{message}");
+    assert!(message.contains("more than 500000 folders"), "{message}");
+}
+
+#[test]
 fn what_is_no_chart_is_refused_by_name() {
     let upstream = Upstream::new();
     upstream.write("a/values.yaml", "");

@@ -4,6 +4,7 @@
 //! to takes their place. Submodules are followed if that is asked for; if not,
 //! those below a folder are passed over, as a plain clone leaves them empty.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use git2::{Blob, ObjectType, Oid, Repository, Tree, TreeEntry};
@@ -17,6 +18,8 @@ use super::submodule::Followed;
 const HOPS: usize = 40;
 /// Bytes of a link's target, at most.
 const TARGET: usize = 4096;
+/// Parts of paths that are followed in one snapshot, at most: links to links multiply.
+const STEPS: usize = 500_000;
 /// Bytes of a path within an artifact, at most.
 const PATH: usize = 1024;
 /// The mode of a link.
@@ -27,6 +30,8 @@ pub struct Snapshot<'r> {
     pub(super) repository: &'r Repository,
     pub(super) root: Oid,
     pub(super) followed: Followed,
+    /// Parts of paths that were followed so far.
+    steps: Cell<usize>,
 }
 
 /// What stands at a path, once all links are followed.
@@ -87,6 +92,7 @@ impl<'r> Snapshot<'r> {
             repository,
             root,
             followed: Followed::default(),
+            steps: Cell::new(0),
         })
     }
 
@@ -179,6 +185,14 @@ impl<'r> Snapshot<'r> {
         let mut folders: Vec<(String, Oid)> = Vec::new();
         let mut hops = 0;
         while let Some(part) = pending.pop_front() {
+            self.steps.set(self.steps.get() + 1);
+            if self.steps.get() > STEPS {
+                return Err(Stray::Broken(SnapshotError::Maze(STEPS)));
+            }
+            // What git2 would not even look for.
+            if part.contains('\0') {
+                return Err(Stray::Nothing);
+            }
             match part.as_str() {
                 "" | "." => continue,
                 ".." => {
@@ -200,7 +214,7 @@ impl<'r> Snapshot<'r> {
                     if hops > HOPS {
                         return Err(Stray::Circle);
                     }
-                    let target = self.target(&entry)?;
+                    let target = self.target(&entry)?.ok_or(Stray::Nothing)?;
                     if target.starts_with('/') {
                         return Err(Stray::Outside);
                     }
@@ -246,11 +260,14 @@ impl<'r> Snapshot<'r> {
         })
     }
 
-    /// Where a link leads, as it is written.
-    fn target(&self, entry: &TreeEntry<'_>) -> Result<String, git2::Error> {
+    /// Where a link leads, as it is written. Nowhere, if no system would follow it.
+    fn target(&self, entry: &TreeEntry<'_>) -> Result<Option<String>, git2::Error> {
+        // Nothing is in the way of a link of a gigabyte.
+        if self.repository.odb()?.read_header(entry.id())?.0 > TARGET {
+            return Ok(None);
+        }
         let blob = self.repository.find_blob(entry.id())?;
-        let bytes = blob.content();
-        Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(TARGET)]).into_owned())
+        Ok(Some(String::from_utf8_lossy(blob.content()).into_owned()))
     }
 }
 
@@ -329,7 +346,9 @@ impl Walk<'_, '_> {
         let link = shown(&link);
         let target = || {
             self.snapshot.target(entry).map(|target| {
+                let too_long = || format!("(more than {TARGET} bytes)");
                 target
+                    .unwrap_or_else(too_long)
                     .chars()
                     .filter(|c| !c.is_control())
                     .take(200)
