@@ -35,8 +35,18 @@ impl Unpacked {
     ///
     /// # Errors
     /// If they are more than `limits` allow, or a file stands where a folder is needed.
-    pub fn packer(self, limits: Limits) -> Result<Packer, ArchiveError> {
+    pub fn packer(mut self, limits: Limits) -> Result<Packer, ArchiveError> {
         let mut packer = Packer::new(limits);
+        // It was heeded when the chart was packed. Helm would heed it again where it reads a
+        // folder, and for the charts within this one, too, which isn't so where it reads an
+        // archive.
+        let within = |path: &String| {
+            path.strip_prefix("charts/")
+                .is_some_and(|rest| rest.contains('/'))
+        };
+        if self.files.keys().any(within) {
+            self.files.remove(".helmignore");
+        }
         for (path, content) in self.files {
             packer.file(&path, content)?;
         }

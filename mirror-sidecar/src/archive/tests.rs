@@ -175,3 +175,17 @@ fn what_is_no_chart_is_said_in_words() {
     let error = clash.pack(std::io::sink()).unwrap_err().to_string();
     assert!(error.contains("want the path"), "{error}");
 }
+
+#[test]
+fn what_was_left_out_when_it_was_packed_is_not_left_out_of_charts_within() {
+    let alone = [("web/Chart.yaml", CHART), ("web/.helmignore", "files/\n")];
+    let within = [alone[0], alone[1], ("web/charts/lib/files/x", "x")];
+    let ignore = |entries: &[(&str, &str)]| {
+        let unpacked = unpack(files(entries).as_slice(), LIMITS).unwrap();
+        let packer = unpacked.packer(LIMITS).unwrap();
+        packer.get(".helmignore").is_some()
+    };
+    // The file itself stays where it has nothing to do: a release that was made of the same
+    // archive has it, too.
+    assert!(ignore(&alone) && !ignore(&within));
+}

@@ -136,7 +136,7 @@ fn keep(order: &Order<'_>, scratch: &Path) -> Result<Downloaded, Fault> {
         .map_err(|error| broken(format!("helm wrote no lock: {error}")))?;
     let lock =
         chart::read_requirements(&lock, "Chart.lock").map_err(|error| broken(error.to_string()))?;
-    let [locked] = lock.as_slice() else {
+    let [locked] = lock.as_deref().unwrap_or_default() else {
         return Err(broken("helm's lock isn't about one dependency".to_owned()));
     };
     let version = locked.version.as_str();

@@ -1,6 +1,6 @@
 //! What a chart says about itself.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use tandem_shared::manifest::ChartName;
 
 use super::SnapshotError;
@@ -13,8 +13,6 @@ const TEXT: usize = 256;
 pub(crate) struct ChartFile {
     /// Its name and version.
     pub name: ChartName,
-    /// `v1`, `v2`, or nothing, which means `v1`.
-    pub api_version: String,
     /// What it depends on.
     pub dependencies: Vec<Dependency>,
 }
@@ -23,24 +21,22 @@ pub(crate) struct ChartFile {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Dependency {
     /// The chart's name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     pub name: String,
     /// A version or a range.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     pub version: String,
     /// Where it comes from; empty: it lies in `charts/`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     pub repository: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Raw {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     version: String,
     #[serde(default)]
     dependencies: Option<Vec<Dependency>>,
@@ -50,6 +46,11 @@ struct Raw {
 struct RawRequirements {
     #[serde(default)]
     dependencies: Option<Vec<Dependency>>,
+}
+
+/// A text; nothing, if the key stands there without a value.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// Reads `Chart.yaml`.
@@ -84,27 +85,26 @@ pub(crate) fn read(content: &[u8], path: &str) -> Result<ChartFile, SnapshotErro
             name: raw.name,
             version: raw.version,
         },
-        api_version: raw.api_version,
         dependencies,
     })
 }
 
-/// Reads the `requirements.yaml` of charts of the old kind, and locks of both kinds.
+/// Reads `requirements.yaml`, where charts of the old kind have what they depend on, and locks
+/// of both kinds. None if it says nothing of dependencies.
 ///
 /// # Errors
 /// If it isn't YAML of that shape.
 pub(crate) fn read_requirements(
     content: &[u8],
     path: &str,
-) -> Result<Vec<Dependency>, SnapshotError> {
+) -> Result<Option<Vec<Dependency>>, SnapshotError> {
     let bad = |why| SnapshotError::BadChart {
         path: path.to_owned(),
         why,
     };
     let raw: RawRequirements = yaml(content).map_err(bad)?;
-    let dependencies = raw.dependencies.unwrap_or_default();
-    check(&dependencies).map_err(bad)?;
-    Ok(dependencies)
+    check(raw.dependencies.as_deref().unwrap_or_default()).map_err(bad)?;
+    Ok(raw.dependencies)
 }
 
 /// What a dependency says ends up in messages and manifests.
@@ -224,16 +224,26 @@ mod tests {
     }
 
     #[test]
+    fn keys_may_stand_there_without_a_value() {
+        let text = "apiVersion:\nname: a\nversion: 1.0.0\ndependencies:\n- {name: lib, version: , repository: }\n- name: x\n  repository: ~\n";
+        let chart = read(text.as_bytes(), "Chart.yaml").unwrap();
+        for dependency in chart.dependencies {
+            assert_eq!((&*dependency.version, &*dependency.repository), ("", ""));
+        }
+    }
+
+    #[test]
     fn requirements_may_be_empty() {
         assert!(
             read_requirements(b"dependencies: []\n", "r")
+                .unwrap()
                 .unwrap()
                 .is_empty()
         );
         assert!(
             read_requirements(b"dependencies:\n", "r")
                 .unwrap()
-                .is_empty()
+                .is_none()
         );
     }
 }

@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use tandem_shared::artifact::Limits;
+
 use super::SnapshotError;
 use super::chart::{self, ChartFile, Dependency};
 use super::ignore::Rules;
 use super::remote::{self, Vendored};
 use super::tree::{Leaf, Snapshot};
+use crate::archive;
 
 /// Takes out of a chart's files what its own `.helmignore` names.
 pub(super) fn leave_out(
@@ -47,21 +50,18 @@ pub(super) fn chart(
     chart::read(&small(snapshot, leaf)?, &leaf.origin)
 }
 
-/// The dependencies of both kinds of charts.
+/// What a chart depends on. As Helm reads it, `requirements.yaml` takes the place of what
+/// `Chart.yaml` says, whatever kind of chart it is.
 pub(super) fn dependencies(
     snapshot: &Snapshot<'_>,
     files: &BTreeMap<String, Leaf>,
     chart: &ChartFile,
 ) -> Result<Vec<Dependency>, SnapshotError> {
-    let mut all = chart.dependencies.clone();
-    if chart.api_version != "v2"
-        && let Some(leaf) = files.get("requirements.yaml")
-    {
-        all.extend(chart::read_requirements(
-            &small(snapshot, leaf)?,
-            &leaf.origin,
-        )?);
-    }
+    let required = match files.get("requirements.yaml") {
+        Some(leaf) => chart::read_requirements(&small(snapshot, leaf)?, &leaf.origin)?,
+        None => None,
+    };
+    let mut all = required.unwrap_or_else(|| chart.dependencies.clone());
     // The same chart may be there several times under different aliases.
     let mut seen = Vec::new();
     all.retain(|dependency| {
@@ -78,16 +78,13 @@ pub(super) fn dependencies(
 pub(super) fn lock(
     snapshot: &Snapshot<'_>,
     files: &BTreeMap<String, Leaf>,
-    chart: &ChartFile,
 ) -> Result<Vec<Dependency>, SnapshotError> {
-    let names: &[&str] = match chart.api_version.as_str() {
-        "v2" => &["Chart.lock"],
-        _ => &["requirements.lock", "Chart.lock"],
-    };
+    let names = ["requirements.lock", "Chart.lock"];
     let Some(leaf) = names.iter().find_map(|name| files.get(*name)) else {
         return Ok(Vec::new());
     };
-    chart::read_requirements(&small(snapshot, leaf)?, &leaf.origin)
+    let locked = chart::read_requirements(&small(snapshot, leaf)?, &leaf.origin)?;
+    Ok(locked.unwrap_or_default())
 }
 
 /// The charts of that name in `charts/`, packed and unpacked.
@@ -95,8 +92,21 @@ pub(super) fn vendored(
     snapshot: &Snapshot<'_>,
     files: &BTreeMap<String, Leaf>,
     name: &str,
+    limits: Limits,
 ) -> Result<Vec<Vendored>, SnapshotError> {
     let mut found = remote::archives(files, name);
+    for leaf in remote::oddly_named(files) {
+        // Helm goes by what is in it, and will say what is wrong with it.
+        if snapshot.size(leaf.id)? as u64 <= limits.bytes
+            && let Ok(unpacked) = archive::unpack(snapshot.blob(leaf.id)?.content(), limits)
+            && unpacked.chart.name.name == name
+        {
+            found.push(Vendored {
+                path: leaf.path.clone(),
+                version: Some(unpacked.chart.name.version),
+            });
+        }
+    }
     for (path, leaf) in remote::unpacked(files) {
         let called = path.trim_end_matches('/').strip_prefix("charts/") == Some(name);
         match chart::read(&small(snapshot, leaf)?, &leaf.origin) {

@@ -1,6 +1,6 @@
 //! Plans a chart: its own files, siblings that are copied in, and what has to be downloaded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tandem_shared::artifact::Limits;
 use tandem_shared::request::ResolvedDependency;
@@ -97,9 +97,10 @@ impl Planner<'_, '_> {
             plan.files.remove(".helmignore");
         }
         self.clear_the_way(&mut plan, &all)?;
+        let several = several(&siblings);
         for (dependency, sibling) in siblings {
             plan.self_contained = None;
-            put_in(&mut plan, dependency, sibling);
+            put_in(&mut plan, dependency, sibling, &several);
             if plan.files.len() > self.limits.entries {
                 return Err(SnapshotError::too_large(&own, self.limits));
             }
@@ -130,11 +131,11 @@ impl Planner<'_, '_> {
         files: &Files,
         chart: &ChartFile,
     ) -> Result<Vec<Remote>, SnapshotError> {
-        let lock = describe::lock(self.snapshot, files, chart)?;
+        let lock = describe::lock(self.snapshot, files)?;
         let mut remote = Vec::new();
         let elsewhere = |one: &&Dependency| !one.repository.starts_with(SIBLING);
         for dependency in all.iter().filter(elsewhere) {
-            let vendored = describe::vendored(self.snapshot, files, &dependency.name)?;
+            let vendored = describe::vendored(self.snapshot, files, &dependency.name, self.limits)?;
             if dependency.repository.is_empty() {
                 if vendored.is_empty() {
                     let why = "it names no repository and isn't in charts/; commit it there";
@@ -157,13 +158,19 @@ impl Planner<'_, '_> {
         Ok(remote)
     }
 
-    /// Removes from `charts/` what is to be downloaded in its place.
+    /// Removes from `charts/` what siblings and downloads take the place of.
     fn clear_the_way(&self, plan: &mut Plan, all: &[Dependency]) -> Result<(), SnapshotError> {
-        for one in &plan.remote {
-            let asked = all.iter().filter(|other| other.name == one.name);
+        let is_sibling = |one: &&Dependency| one.repository.starts_with(SIBLING);
+        let siblings = all.iter().filter(is_sibling).map(|one| &one.name);
+        let names = plan.remote.iter().map(|one| &one.name).chain(siblings);
+        let names: BTreeSet<String> = names.cloned().collect();
+        for name in &names {
+            let asked = all
+                .iter()
+                .filter(|one| one.name == *name && !is_sibling(one));
             let asked: Vec<&Dependency> = asked.collect();
             let of_use = |vendored: &Vendored| asked.iter().any(|other| vendored.fits(other));
-            for vendored in describe::vendored(self.snapshot, &plan.files, &one.name)? {
+            for vendored in describe::vendored(self.snapshot, &plan.files, name, self.limits)? {
                 if !of_use(&vendored) {
                     remove(&mut plan.files, &vendored.path);
                 }
@@ -248,13 +255,32 @@ fn fault(dependency: &Dependency, chart: &ChartFile, why: String) -> SnapshotErr
     }
 }
 
-/// Puts a sibling in place of what the tree has of that chart.
-fn put_in(plan: &mut Plan, dependency: &Dependency, sibling: Plan) {
-    let prefix = format!("charts/{}/", dependency.name);
-    remove(&mut plan.files, &prefix);
-    for archive in remote::archives(&plan.files, &dependency.name) {
-        remove(&mut plan.files, &archive.path);
+/// Names of which siblings of several versions are asked for.
+fn several(siblings: &[(&Dependency, Plan)]) -> BTreeSet<String> {
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (dependency, sibling) in siblings {
+        let of = versions.entry(&dependency.name).or_default();
+        of.extend(sibling.chart.as_ref().map(|chart| chart.version.as_str()));
     }
+    let several = versions.into_iter().filter(|(_, all)| all.len() > 1);
+    several.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Puts a sibling into `charts/<name>`, with the version where others of that name are there.
+/// Helm goes by what is in folders, not by what they are called.
+fn put_in(plan: &mut Plan, dependency: &Dependency, sibling: Plan, several: &BTreeSet<String>) {
+    let name = &dependency.name;
+    let version = sibling.chart.as_ref().map(|chart| chart.version.clone());
+    let version = version.unwrap_or_default();
+    let plain = format!("charts/{name}/");
+    let taken = plan.resolved.iter().all(|other| other.name != *name)
+        && plan.files.contains_key(&format!("{plain}Chart.yaml"));
+    let prefix = match taken || several.contains(name) {
+        true => format!("charts/{name}-{version}/"),
+        false => plain,
+    };
+    // Of one that is asked for twice, the last counts, as with Helm.
+    remove(&mut plan.files, &prefix);
     for (path, leaf) in sibling.files {
         let path = format!("{prefix}{path}");
         plan.files.insert(path.clone(), Leaf { path, ..leaf });
@@ -266,7 +292,7 @@ fn put_in(plan: &mut Plan, dependency: &Dependency, sibling: Plan) {
         }));
     plan.resolved.push(ResolvedDependency {
         name: dependency.name.clone(),
-        version: sibling.chart.map(|chart| chart.version).unwrap_or_default(),
+        version,
         repository: dependency.repository.clone(),
         digest: None,
     });

@@ -129,24 +129,43 @@ impl Vendored {
     }
 }
 
-/// The archives of `name` in `charts/`. Their names tell their versions, as Helm names them.
+/// The archives of `name` in `charts/` that are named as Helm names them, with the version.
 pub(super) fn archives(files: &BTreeMap<String, Leaf>, name: &str) -> Vec<Vendored> {
-    let version = |path: &String| {
-        let file = path.strip_prefix("charts/")?;
-        let version = file
-            .strip_prefix(name)?
-            .strip_prefix('-')?
-            .strip_suffix(".tgz")?;
-        let is = version.starts_with(|c: char| c.is_ascii_digit() || c == 'v');
-        (is && !version.contains('/')).then(|| version.to_owned())
+    let of = |stem: &str| {
+        let version = stem.strip_prefix(name)?.strip_prefix('-')?;
+        is_version(version).then(|| version.to_owned())
     };
-    let found = files.keys().filter_map(|path| {
+    let found = packed(files).filter_map(|(stem, leaf)| {
         Some(Vendored {
-            path: path.clone(),
-            version: Some(version(path)?),
+            path: leaf.path.clone(),
+            version: Some(of(stem)?),
         })
     });
     found.collect()
+}
+
+/// The archives in `charts/` whose names don't tell what they are.
+pub(super) fn oddly_named(files: &BTreeMap<String, Leaf>) -> Vec<&Leaf> {
+    let tells = |stem: &str| {
+        let mut dashes = stem.match_indices('-');
+        dashes.any(|(at, _)| at > 0 && is_version(&stem[at + 1..]))
+    };
+    let odd = packed(files).filter(|(stem, _)| !tells(stem));
+    odd.map(|(_, leaf)| leaf).collect()
+}
+
+/// The archives in `charts/`, with their names without `.tgz`.
+fn packed(files: &BTreeMap<String, Leaf>) -> impl Iterator<Item = (&str, &Leaf)> {
+    let below = files.range("charts/".to_owned()..);
+    below
+        .map_while(|(path, leaf)| Some((path.strip_prefix("charts/")?, leaf)))
+        .filter_map(|(file, leaf)| Some((file.strip_suffix(".tgz")?, leaf)))
+        .filter(|(stem, _)| !stem.contains('/'))
+}
+
+fn is_version(text: &str) -> bool {
+    let digits = text.strip_prefix('v').unwrap_or(text);
+    digits.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// What describes the charts that lie unpacked in `charts/`, by folder.
@@ -221,6 +240,23 @@ mod tests {
             let found = archives(&files(&[path]), "lib");
             let found = found.first().and_then(|one| one.version.as_deref());
             assert_eq!(found, version, "{path}");
+        }
+    }
+
+    #[test]
+    fn names_that_tell_nothing_are_looked_into() {
+        for (path, odd) in [
+            ("charts/lib.tgz", true),
+            ("charts/my-lib.tgz", true),
+            ("charts/lib-values.tgz", true),
+            ("charts/lib-latest.tgz", true),
+            ("charts/lib-1.0.0.tgz", false),
+            ("charts/my-lib-v1.tgz", false),
+            ("charts/lib/a.tgz", false),
+            ("charts/lib.zip", false),
+            ("lib.tgz", false),
+        ] {
+            assert_eq!(oddly_named(&files(&[path])).len() == 1, odd, "{path}");
         }
     }
 

@@ -406,6 +406,96 @@ fn what_a_chart_leaves_out_of_itself_is_not_left_out_of_its_dependencies() {
 }
 
 #[test]
+fn siblings_of_one_name_lie_beside_each_other() {
+    let upstream = Upstream::new();
+    let on = |first: &str, second: &str| {
+        let entry = |path: &str, alias: &str| {
+            format!(
+                "- {{name: lib, version: '*', repository: 'file://../{path}', alias: {alias}}}\n"
+            )
+        };
+        let dependencies = entry(first, "one") + &entry(second, "two");
+        upstream.write(
+            "umb/Chart.yaml",
+            &format!("apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n{dependencies}"),
+        );
+    };
+    for (path, version) in [("lib1", "1.0.0"), ("lib2", "2.0.0"), ("same", "2.0.0")] {
+        upstream.write(
+            &format!("{path}/Chart.yaml"),
+            &format!("apiVersion: v2\nname: lib\nversion: {version}\n"),
+        );
+        upstream.write(&format!("{path}/files/of-{path}"), path);
+    }
+    // Something vendored, which is of use to nobody.
+    upstream.write(
+        "umb/charts/lib/Chart.yaml",
+        "apiVersion: v2\nname: lib\nversion: 1.0.0\n",
+    );
+    let folders = || {
+        let content = content(&upstream, "umb");
+        let files = content.keys().filter(|path| path.contains("/of-"));
+        let files: Vec<&str> = files.map(String::as_str).collect();
+        files.join(" ")
+    };
+    on("lib1", "lib2");
+    assert_eq!(
+        folders(),
+        "charts/lib-1.0.0/files/of-lib1 charts/lib-2.0.0/files/of-lib2"
+    );
+    // Of one version there is one, as with helm.
+    on("lib2", "same");
+    assert_eq!(folders(), "charts/lib/files/of-same");
+    // What is vendored for another of that name stays.
+    let dependencies = "- {name: lib, version: ^1, alias: one}\n- {name: lib, version: ^2, repository: 'file://../lib2', alias: two}\n";
+    upstream.write(
+        "umb/Chart.yaml",
+        &format!("apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n{dependencies}"),
+    );
+    let content = content(&upstream, "umb");
+    assert_eq!(content["charts/lib-2.0.0/files/of-lib2"], "lib2");
+    assert!(content["charts/lib/Chart.yaml"].contains("1.0.0"));
+}
+
+#[test]
+fn what_lies_in_charts_is_known_by_what_is_in_it() {
+    let upstream = Upstream::new();
+    let pack = |file: &str, name: &str| {
+        upstream.chart(&format!("packed/{name}"), "x");
+        let tree = upstream.bare().with_file_name("work/packed");
+        let archive = upstream.bare().with_file_name("work/umb/charts").join(file);
+        let packed = std::process::Command::new("tar")
+            .arg("-czf")
+            .arg(archive)
+            .arg("-C")
+            .arg(tree)
+            .arg(name)
+            .status();
+        assert!(packed.unwrap().success());
+    };
+    upstream.write("umb/Chart.yaml", "apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n- {name: lib, version: 0.x}\n- {name: other, version: 0.x, repository: 'https://h'}\n");
+    upstream.write("umb/charts/broken.tgz", "no archive");
+    pack("a.tgz", "lib");
+    pack("other.tgz", "other");
+    let plan = planned(&upstream, "umb");
+    assert_eq!(plan.remote, []);
+    assert!(plan.files.contains_key("charts/a.tgz"));
+}
+
+#[test]
+fn requirements_take_the_place_of_what_any_chart_says() {
+    let upstream = Upstream::new();
+    upstream.write("umb/Chart.yaml", "apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n- {name: gone, version: '*', repository: 'file://../gone'}\n");
+    upstream.write(
+        "umb/requirements.yaml",
+        "dependencies:\n- {name: lib, version: '*', repository: 'file://../lib'}\n",
+    );
+    upstream.chart("lib", "x");
+    let content = content(&upstream, "umb");
+    assert_eq!(content["charts/lib/templates/cm.yaml"], "x");
+}
+
+#[test]
 fn submodules_attributes_and_modes_are_passed_over() {
     let upstream = Upstream::new();
     let commit = {
