@@ -4,7 +4,8 @@ use tandem_shared::manifest::Reason;
 use tandem_shared::request::{Request, Resolution};
 use tandem_shared::source::Source;
 use tandem_tests::charts::{self, Files};
-use tandem_tests::git::{Upstream, Upstreams};
+use tandem_tests::git::{HttpServer, Scheme, Upstream, Upstreams};
+use tandem_tests::helm_repository::HelmRepository;
 use tandem_tests::pair::Extra;
 use tandem_tests::programs;
 use tandem_tests::registry::{Access, PASSWORD, Registry, USER, digest};
@@ -142,6 +143,31 @@ async fn the_same_of(registry: Registry) {
     assert_eq!(now.results["range"].problem, None);
     assert_eq!(versions(of(&now, "range")), ["1.2.0"]);
     assert_eq!(of(&now, "exact").artifact, of(&before, "exact").artifact);
+}
+
+#[tokio::test]
+async fn an_index_may_lead_to_a_registry() {
+    let registry = Registry::start_secure(Access::Token).unwrap();
+    registry
+        .push("public/charts", "lib", "1.0.0", "one")
+        .unwrap();
+    let server = HttpServer::start(&Upstreams::new().unwrap(), Scheme::Http).unwrap();
+    let repository = HelmRepository::new(&server, "charts").unwrap();
+    let url = registry.url("public/charts/lib:1.0.0");
+    let index = format!("apiVersion: v1\nentries:\n  lib: [{{version: 1.0.0, urls: ['{url}']}}]\n");
+    repository.put("index.yaml", index);
+    let asked = format!(
+        "- {{name: lib, version: 1.x, repository: '{}'}}\n",
+        repository.url()
+    );
+    let (_upstreams, _upstream, source, commit) = in_git(&[umbrella("app", &asked, "one")]);
+    let (volume, _role) = start(&extra(&registry)).await;
+    let asked = request(&source, [chart("app", "main", "app")]);
+    volume.ask(&asked).unwrap();
+    let found = good(&volume, &source, "app", &commit).await.unwrap();
+    assert_eq!(versions(&found), ["1.0.0"]);
+    let files = content(&volume, &found.artifact).unwrap();
+    assert!(files["charts/lib/templates/cm.yaml"].contains("marker: one"));
 }
 
 #[tokio::test]
