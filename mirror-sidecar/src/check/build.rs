@@ -107,8 +107,8 @@ pub(super) fn build(
             outcomes.push((*want, outcome));
         }
         // One that isn't known yet (the remote can't be asked, dependencies are on their
-        // way) holds the whole group back.
-        if outcomes.len() == wants.len() {
+        // way) holds the whole group back. What our own end cut short says nothing about it.
+        if outcomes.len() == wants.len() && !context.git.is_cancelled() {
             apply(context, state, mirror, outcomes, found)?;
             state.publish(context, true);
         }
@@ -420,7 +420,11 @@ fn apply(
         context.metrics.built(built);
         if let Some(trouble) = trouble {
             // A missing ref is seen at the next poll, and downloads are tried by themselves.
-            let of_its_own = trouble.commit.is_none() || trouble.reason == Reason::DependencyFailed;
+            let of_its_own = match trouble.reason {
+                Reason::Timeout => false,
+                Reason::DependencyFailed => true,
+                _ => trouble.commit.is_none(),
+            };
             if !trouble.lasting && !of_its_own && trouble.reason != Reason::GroupHeldBack {
                 state.again = Some(trouble.reason.clone());
             }

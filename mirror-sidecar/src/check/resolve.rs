@@ -229,15 +229,24 @@ fn exchange(
             };
             // The whole history was looked through for it, or would have been.
             let by_id = matches!(names.get(&item.asked), Some(Asked::Commit(_)));
-            let (again, misses) = match (state.git.known.get(&item.asked), by_id) {
-                (Some(Known::Missing { again, misses, .. }), true) if !item.whole => {
-                    (*again, *misses)
+            let (miss, again, misses) = match (state.git.known.get(&item.asked), by_id) {
+                // Not looked for this time, it is missing for the reason that it was then.
+                (
+                    Some(Known::Missing {
+                        miss: then,
+                        again,
+                        misses,
+                    }),
+                    true,
+                ) if !item.whole => {
+                    let same = miss.reason == Reason::RefNotFound;
+                    (if same { then.clone() } else { miss }, *again, *misses)
                 }
                 (Some(Known::Missing { misses, .. }), true) => {
-                    (Some(shorts::again(misses + 1)), misses + 1)
+                    (miss, Some(shorts::again(misses + 1)), misses + 1)
                 }
-                (_, true) => (Some(shorts::again(1)), 1),
-                (_, false) => (None, 0),
+                (_, true) => (miss, Some(shorts::again(1)), 1),
+                (_, false) => (miss, None, 0),
             };
             settling.known.insert(
                 item.asked.clone(),

@@ -13,7 +13,7 @@ pub enum Meaning {
     Failure,
     /// The remote won't give one of the ids: to be asked for in another way.
     Refused,
-    /// What the remote gives breaks git's rules.
+    /// What the remote gives breaks git's rules, or is broken where it lies.
     Unsound,
     /// The remote can't give a part of the history, only all of it.
     NoShallow,
@@ -191,8 +191,17 @@ pub fn classify(outcome: &Outcome) -> (Reason, Meaning) {
         .filter(|line| !line.starts_with("remote: "))
         .collect();
     find(&own)
-        .or_else(|| find(&text))
+        .or_else(|| find(&text).map(of_the_remote))
         .unwrap_or((Reason::Remote, Meaning::Failure))
+}
+
+/// What it means here that the remote says so of itself: its disk and its objects aren't ours.
+fn of_the_remote((reason, meaning): (Reason, Meaning)) -> (Reason, Meaning) {
+    match (&reason, meaning) {
+        (_, Meaning::Corrupt) => (Reason::Remote, Meaning::Unsound),
+        (Reason::Volume | Reason::Internal, _) => (Reason::Remote, Meaning::Failure),
+        _ => (reason, meaning),
+    }
 }
 
 fn find(text: &str) -> Option<(Reason, Meaning)> {
@@ -285,6 +294,9 @@ fn advice(reason: &Reason, stderr: &str) -> &'static str {
         }
         Reason::Remote if stderr.contains("returned error: 30") => {
             "The address leads elsewhere: use the final one"
+        }
+        Reason::Remote if stderr.contains("repository corruption on the remote side") => {
+            "`git fsck` there says what is broken; push the ref's commits anew, or mend the repository"
         }
         _ => "",
     }
@@ -406,6 +418,29 @@ mod tests {
         }
     }
 
+    /// A tree that is missing on the other side, and a blob that is empty there.
+    const BROKEN_THERE: &str = "remote: fatal: bad tree object 27f27fc173b4bc778eec8b86b019a755a12f8dc8        \nremote: aborting due to possible repository corruption on the remote side.\nfatal: protocol error: bad pack header";
+    const EMPTY_THERE: &str = "remote: error: object file ./objects/58/7be6b4 is empty        \nerror: git upload-pack: git-pack-objects died with error.\nfatal: git upload-pack: aborting due to possible repository corruption on the remote side.\nremote: fatal: loose object 587be6b4 (stored in ./objects/58/7be6b4) is corrupt        \nfatal: protocol error: bad pack header";
+
+    #[test]
+    fn what_the_remote_says_of_itself_is_nothing_of_ours() {
+        for there in [
+            BROKEN_THERE,
+            EMPTY_THERE,
+            "remote: fatal: write error: No space left on device\nfatal: protocol error: bad pack header",
+            "remote: fatal: Unable to create '/r.git/shallow.lock': File exists.",
+        ] {
+            let (reason, meaning) = classify(&said(there));
+            assert_eq!(reason, Reason::Remote, "{there}");
+            assert!(!matches!(meaning, Meaning::Corrupt | Meaning::Locked));
+        }
+        let told = describe(&said(BROKEN_THERE), &Reason::Remote);
+        assert!(
+            told.contains("bad tree object") && told.contains("git fsck"),
+            "{told}"
+        );
+    }
+
     #[test]
     fn what_needs_another_way_is_told_apart() {
         let cases = [
@@ -430,6 +465,8 @@ mod tests {
                 Meaning::Corrupt,
             ),
             ("fatal: not a git repository: '/m.git'", Meaning::Corrupt),
+            (BROKEN_THERE, Meaning::Unsound),
+            (EMPTY_THERE, Meaning::Unsound),
         ];
         for (stderr, expected) in cases {
             assert_eq!(classify(&said(stderr)).1, expected, "{stderr}");

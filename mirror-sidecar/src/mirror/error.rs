@@ -119,6 +119,18 @@ impl MirrorError {
         )
     }
 
+    /// The same once more, for something else that it is about.
+    pub(super) fn repeated(&self) -> Self {
+        Self::Git {
+            reason: self.reason(),
+            meaning: match self {
+                Self::Git { meaning, .. } => *meaning,
+                _ => Meaning::Failure,
+            },
+            message: self.to_string(),
+        }
+    }
+
     pub(crate) fn means(&self, wanted: Meaning) -> bool {
         matches!(self, Self::Git { meaning, .. } if *meaning == wanted)
     }

@@ -69,13 +69,16 @@ impl Mirror<'_> {
             };
             match alone {
                 Ok(()) => fetched = true,
+                Err(error) if self.git.is_cancelled() => return Err(error),
                 Err(error) if error.means(Meaning::Refused) => wholes.push(item),
                 Err(error) if error.means(Meaning::Unsound) => {
                     refused.insert(item.asked.clone(), error);
                 }
                 Err(error) if error.is_of_what_came() => {
                     failures += 1;
-                    if items.len() == 1 || failures >= FAILURES && !fetched {
+                    // Who gives nothing at all is at fault, not what was asked for.
+                    let rest = failures < items.len() && failures < FAILURES;
+                    if !fetched && !rest {
                         return Err(error);
                     }
                     refused.insert(item.asked.clone(), error);
@@ -84,19 +87,18 @@ impl Mirror<'_> {
             }
         }
         // They take longest, and concern nobody else.
-        for item in wholes {
-            let result = match item.whole {
-                true => self.fetch_whole(remote, item),
-                false => Err(refusal(item)),
-            };
-            match result {
-                Ok(()) => {}
-                Err(error) if error.is_local() => return Err(error),
-                Err(error) => {
-                    refused.insert(item.asked.clone(), error);
-                }
+        let (looked_for, spared): (Vec<&Item>, _) = wholes.into_iter().partition(|one| one.whole);
+        let mut missing = spared;
+        match self.fetch_whole(remote, &looked_for) {
+            Ok(not_there) => missing.extend(not_there),
+            Err(error) if error.is_local() || self.git.is_cancelled() => return Err(error),
+            Err(error) => {
+                let each = |item: &&Item| (item.asked.clone(), error.repeated());
+                refused.extend(looked_for.iter().map(each));
             }
         }
+        let each = |item: &Item| (item.asked.clone(), refusal(item));
+        refused.extend(missing.into_iter().map(each));
         Ok(refused)
     }
 
@@ -112,21 +114,33 @@ impl Mirror<'_> {
         }
     }
 
-    /// Fetches all heads and tags with their history, and keeps the one commit.
-    fn fetch_whole(&self, remote: Remote<'_>, item: &Item) -> Result<(), MirrorError> {
+    /// Fetches all heads and tags with their history, and keeps the commits of `items`. Those
+    /// that aren't in it are the answer.
+    fn fetch_whole<'i>(
+        &self,
+        remote: Remote<'_>,
+        items: &[&'i Item],
+    ) -> Result<Vec<&'i Item>, MirrorError> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
         // What a killed predecessor left would be in the way of other names.
         self.drop_whole()?;
         let specs = format!("+refs/heads/*:{WHOLE}heads/*\n+refs/tags/*:{WHOLE}tags/*\n");
         let shallow = self.path.join("shallow").exists();
         let depth: &[&str] = if shallow { &["--unshallow"] } else { &[] };
         let fetched = self.fetch_specs(remote, depth, &specs);
-        let found = fetched.is_ok() && self.repository().find_object(item.object, None).is_ok();
-        if found {
-            self.hold(&item.asked, item.object)?;
+        let mut missing = Vec::new();
+        if fetched.is_ok() {
+            for item in items {
+                match self.repository().find_object(item.object, None) {
+                    Ok(_) => self.hold(&item.asked, item.object)?,
+                    Err(_) => missing.push(*item),
+                }
+            }
         }
         self.drop_whole()?;
-        fetched?;
-        if found { Ok(()) } else { Err(refusal(item)) }
+        fetched.map(|()| missing)
     }
 
     /// Drops what was only fetched to look for a commit in it.

@@ -51,6 +51,8 @@ pub struct Knobs {
     pub stall: bool,
     /// The same for paths with this end alone.
     pub stall_only: Option<String>,
+    /// The same for fetches that want one of these objects.
+    pub stall_wants: Vec<String>,
     /// Send the answer byte by byte with this pause between two.
     pub drip: Option<Duration>,
     /// Wait so long before an answer.
@@ -62,9 +64,13 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    fn stalls(&self, path: &str) -> bool {
+    fn stalls(&self, path: &str, body: &[u8]) -> bool {
         let this = |end: &String| path.ends_with(end.as_str());
-        self.stall || self.stall_only.as_ref().is_some_and(this)
+        let body = String::from_utf8_lossy(body);
+        let wants = |id: &String| body.contains(&format!("want {id}"));
+        self.stall
+            || self.stall_only.as_ref().is_some_and(this)
+            || self.stall_wants.iter().any(wants)
     }
 }
 
@@ -297,7 +303,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>) ->
         });
         requests.len() - 1
     };
-    while lock(&shared.knobs).stalls(parts.uri.path()) {
+    while lock(&shared.knobs).stalls(parts.uri.path(), &body) {
         tokio::time::sleep(STALLED).await;
     }
     let knobs = lock(&shared.knobs).clone();

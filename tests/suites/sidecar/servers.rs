@@ -1,5 +1,7 @@
 //! Git servers as they are out there: old, plain, large, moved, behind proxies.
 
+use std::fs;
+
 use tandem_shared::credentials;
 use tandem_shared::manifest::Reason;
 use tandem_shared::source::{CredentialRef, Source};
@@ -124,6 +126,90 @@ async fn a_repository_that_lacks_its_own_history_serves_what_it_has() {
         .await
         .unwrap();
     assert!(told.contains(first.trim()), "{told}");
+}
+
+#[tokio::test]
+async fn a_branch_that_the_server_lost_a_part_of_stops_no_other() {
+    let (upstreams, upstream, first) = upstream();
+    upstream.write("charts/torn/Chart.yaml", "lost").unwrap();
+    upstream.push("torn", "Add what is lost").unwrap();
+    let tree = upstream.run(&["rev-parse", "HEAD:charts/torn"]).unwrap();
+    let (folder, file) = tree.trim().split_at(2);
+    let object = upstream.bare().join("objects").join(folder).join(file);
+    fs::remove_file(object).unwrap();
+    upstream
+        .run(&["reset", "--quiet", "--hard", &first])
+        .unwrap();
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    let sources = [git(&server.url("charts")), git(&upstream.file_url())];
+    let (volume, _role) = start(&Extra::default()).await;
+    let wants = [("torn", "torn"), ("app", "main")];
+    let wants = wants.map(|(key, branch)| chart(key, branch, "charts/app"));
+    for source in &sources {
+        volume.ask(&request(source, wants.clone())).unwrap();
+        good(&volume, source, "app", &first).await.unwrap();
+        let told = problem(&volume, source, "torn", &Reason::Remote)
+            .await
+            .unwrap();
+        assert!(told.contains(tree.trim()), "{told}");
+    }
+    // It lies in the mirror only as long as the mirror isn't made anew.
+    let mark = |source: &Source| volume.layout().served.mirror(&source.name()).join("mark");
+    for source in &sources {
+        fs::write(mark(source), "").unwrap();
+    }
+    upstream
+        .write_all(&charts::config_map("charts/app", "two"))
+        .unwrap();
+    let second = upstream.push("main", "Change app").unwrap();
+    for source in &sources {
+        let mut asked = request(source, wants.clone());
+        asked.refresh = "pushed".to_owned();
+        volume.ask(&asked).unwrap();
+        good(&volume, source, "app", &second).await.unwrap();
+        assert!(mark(source).exists(), "{}", source.url);
+    }
+}
+
+#[tokio::test]
+async fn refs_that_the_server_never_gives_are_waited_for_and_stop_no_other() {
+    let (upstreams, upstream, first) = upstream();
+    let mut ids = Vec::new();
+    for branch in ["slow-1", "slow-2"] {
+        upstream.write("note", branch).unwrap();
+        ids.push(upstream.push(branch, branch).unwrap());
+    }
+    let server = HttpServer::start(&upstreams, Scheme::Http).unwrap();
+    server.set(|knobs| knobs.stall_wants = ids);
+    let (volume, _role) = start(&Extra::default()).await;
+    let source = git(&server.url("charts"));
+    let slow = ["slow-1", "slow-2"].map(|branch| chart(branch, branch, "charts/app"));
+    let mut asked = request(&source, slow.clone());
+    asked.timeout_seconds = 3;
+    volume.ask(&asked).unwrap();
+    // Nothing that is wanted comes, so it is the source that can't be had.
+    failure(&volume, &source, &[Reason::Timeout]).await.unwrap();
+
+    asked.wants.push(chart("app", "main", "charts/app"));
+    volume.ask(&asked).unwrap();
+    good(&volume, &source, "app", &first).await.unwrap();
+    for key in ["slow-1", "slow-2"] {
+        problem(&volume, &source, key, &Reason::Timeout)
+            .await
+            .unwrap();
+    }
+    manifest(&volume, &source, "a source that is ready", |one| {
+        one.failure.is_none()
+    })
+    .await
+    .unwrap();
+
+    server.set(|knobs| knobs.stall_wants.clear());
+    let head = |branch: &str| upstream.run_bare(&["rev-parse", branch]);
+    for key in ["slow-1", "slow-2"] {
+        let commit = head(key).unwrap();
+        good(&volume, &source, key, commit.trim()).await.unwrap();
+    }
 }
 
 #[tokio::test]
