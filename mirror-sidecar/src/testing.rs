@@ -15,6 +15,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use clap::Parser;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use tandem_shared::child::Cancel;
 use tandem_shared::manifest::{Good, Manifest, Problem, Reason};
 use tandem_shared::observe::{self, Observed};
@@ -352,6 +354,23 @@ pub(crate) fn want(kind: WantKind, reference: Option<&str>, path: &str) -> Want 
 
 pub(crate) fn chart(reference: &str, path: &str) -> Want {
     want(WantKind::Chart, Some(reference), path)
+}
+
+/// A chart as Helm packs it, with one template.
+pub(crate) fn packed(name: &str, version: &str, marker: &str) -> Vec<u8> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let described = format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
+    for (path, content) in [
+        ("Chart.yaml", described.as_str()),
+        ("templates/cm.yaml", marker),
+    ] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, format!("{name}/{path}"), content.as_bytes())
+            .unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
 }
 
 pub(crate) fn good<'a>(manifest: &'a Manifest, key: &str) -> &'a Good {

@@ -18,6 +18,11 @@ impl<R> Bounded<R> {
     pub(super) fn new(inner: R, most: u64) -> Self {
         Self { inner, left: most }
     }
+
+    /// Bytes that may still be read.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
 }
 
 impl<R: Read> Read for Bounded<R> {

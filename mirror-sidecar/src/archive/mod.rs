@@ -9,6 +9,7 @@ mod error;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
+use std::ops::ControlFlow;
 
 use flate2::bufread::MultiGzDecoder;
 use tandem_shared::artifact::{Limits, Packer, is_sound_path};
@@ -20,6 +21,8 @@ pub use error::ArchiveError;
 
 /// Bytes of a tar's header, and what a file's end is filled up to.
 const BLOCK: u64 = 512;
+/// The file that says which chart it is.
+const DESCRIBED: &str = "Chart.yaml";
 
 /// A chart's files, without the folder that they were packed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,16 +63,76 @@ impl Unpacked {
 /// # Errors
 /// Says what is wrong with it; nothing of it should be used then.
 pub fn unpack(archive: impl BufRead, limits: Limits) -> Result<Unpacked, ArchiveError> {
-    let mut archive = archive;
-    let begin = archive.fill_buf().map_err(ArchiveError::broken)?;
-    if !begin.starts_with(&[0x1f, 0x8b]) {
-        return Err(ArchiveError::not_gzip(begin));
+    let mut files = BTreeMap::new();
+    let (read, _) = read(archive, limits, |path, content| {
+        // As with tar itself, the last of several entries of one path counts.
+        files.insert(path, content);
+        ControlFlow::Continue(())
+    });
+    read?;
+    let Some(described) = files.get(DESCRIBED) else {
+        return Err(ArchiveError::NoChart(files.len()));
+    };
+    let chart = chart::read(described, DESCRIBED).map_err(ArchiveError::Chart)?;
+    Ok(Unpacked { files, chart })
+}
+
+/// What a packed chart says that it is, read no further than that, which mostly stands first.
+/// The bytes that this took are taken from `left`, which several archives may share.
+///
+/// # Errors
+/// If it doesn't say so, or not before `limits` or `left` end.
+pub(crate) fn described(
+    archive: impl BufRead,
+    limits: Limits,
+    left: &mut u64,
+) -> Result<ChartFile, ArchiveError> {
+    let limits = Limits {
+        bytes: limits.bytes.min(*left),
+        ..limits
+    };
+    if limits.bytes == 0 {
+        return Err(ArchiveError::TooLarge(limits));
     }
-    let tar = MultiGzDecoder::new(archive);
+    let (mut chart, mut others) = (None, 0);
+    let (read, took) = read(archive, limits, |path, content| {
+        if path == DESCRIBED {
+            chart = Some(chart::read(&content, DESCRIBED).map_err(ArchiveError::Chart));
+            return ControlFlow::Break(());
+        }
+        others += 1;
+        ControlFlow::Continue(())
+    });
+    *left = left.saturating_sub(took);
+    read?;
+    chart.unwrap_or(Err(ArchiveError::NoChart(others)))
+}
+
+/// Shows each file to `each`, with its path from the chart's root. Tells how many bytes there
+/// were to be read, too.
+fn read(
+    mut archive: impl BufRead,
+    limits: Limits,
+    each: impl FnMut(String, Vec<u8>) -> ControlFlow<()>,
+) -> (Result<(), ArchiveError>, u64) {
+    match archive.fill_buf() {
+        Ok(begin) if begin.starts_with(&[0x1f, 0x8b]) => {}
+        Ok(begin) => return (Err(ArchiveError::not_gzip(begin)), 0),
+        Err(error) => return (Err(ArchiveError::broken(error)), 0),
+    }
     // Each entry has at most a header, one of its long name, both filled up.
     let most = limits.bytes + (limits.entries as u64).saturating_mul(8 * BLOCK) + 64 * BLOCK;
-    let mut tar = Archive::new(Bounded::new(tar, most));
-    let mut files = BTreeMap::new();
+    let mut tar = Bounded::new(MultiGzDecoder::new(archive), most);
+    let read = read_tar(&mut tar, limits, each);
+    (read, most - tar.left())
+}
+
+fn read_tar(
+    tar: impl Read,
+    limits: Limits,
+    mut each: impl FnMut(String, Vec<u8>) -> ControlFlow<()>,
+) -> Result<(), ArchiveError> {
+    let mut tar = Archive::new(tar);
     let mut left = limits;
     for entry in tar.entries().map_err(ArchiveError::broken)? {
         let mut entry = entry.map_err(|error| ArchiveError::reading(error, limits))?;
@@ -99,14 +162,11 @@ pub fn unpack(archive: impl BufRead, limits: Limits) -> Result<Unpacked, Archive
         entry
             .read_to_end(&mut content)
             .map_err(|error| ArchiveError::reading(error, limits))?;
-        // As with tar itself, the last of several entries of one path counts.
-        files.insert(path, content);
+        if each(path, content).is_break() {
+            break;
+        }
     }
-    let Some(described) = files.get("Chart.yaml") else {
-        return Err(ArchiveError::NoChart(files.len()));
-    };
-    let chart = chart::read(described, "Chart.yaml").map_err(ArchiveError::Chart)?;
-    Ok(Unpacked { files, chart })
+    Ok(())
 }
 
 /// The path of an entry from the chart's root.

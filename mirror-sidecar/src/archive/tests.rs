@@ -189,3 +189,26 @@ fn what_was_left_out_when_it_was_packed_is_not_left_out_of_charts_within() {
     // archive has it, too.
     assert!(ignore(&alone) && !ignore(&within));
 }
+
+#[test]
+fn what_an_archive_is_costs_no_more_than_to_read_so_far() {
+    let filler = "x".repeat(6_000);
+    let first = files(&[("web/Chart.yaml", CHART), ("web/more", &filler)]);
+    let last = files(&[("web/more", &filler), ("web/Chart.yaml", CHART)]);
+    let mut left = LIMITS.bytes;
+    for _ in 0..3 {
+        let chart = described(first.as_slice(), LIMITS, &mut left).unwrap();
+        assert_eq!(chart.name.version, "1.2.3");
+    }
+    assert!(left > 6_000, "{left}");
+    described(last.as_slice(), LIMITS, &mut left).unwrap();
+    for archive in [last, first] {
+        let error = described(archive.as_slice(), LIMITS, &mut left).unwrap_err();
+        assert!(matches!(error, ArchiveError::TooLarge(_)), "{error:?}");
+        left = 0;
+    }
+    let none = files(&[("web/values.yaml", "a: 1")]);
+    let mut left = LIMITS.bytes;
+    let error = described(none.as_slice(), LIMITS, &mut left).unwrap_err();
+    assert!(matches!(error, ArchiveError::NoChart(1)), "{error:?}");
+}

@@ -23,7 +23,7 @@ use crate::oci::place::{tag_of, wish};
 use crate::oci::{OciError, Reach, Registry, Tokens, Wish};
 use crate::range::Range;
 use crate::repository::{Entry, choose};
-use patience::Patience;
+use patience::{Doubt, Patience};
 
 /// Everything that a check goes by.
 struct Check<'a> {
@@ -436,8 +436,18 @@ impl Check<'_> {
     fn fault(&mut self, want: &Want, error: OciError) -> Fault {
         let of_login = matches!(error, OciError::Login(_) | OciError::NoLogin);
         let over = match error.reach() {
-            Reach::Registry => self.one_for_all || !of_login,
-            Reach::Perhaps => self.patience.doubt(&want.spec.path, self.failed(&error)),
+            Reach::Registry => true,
+            // What opens another repository is another credential.
+            Reach::Perhaps if of_login && !self.one_for_all => false,
+            Reach::Perhaps => {
+                let doubt = match &error {
+                    OciError::Login(_) => Doubt::Refused,
+                    error if error.reason() == Reason::Timeout => Doubt::Silent,
+                    _ => Doubt::Failing,
+                };
+                let failed = self.failed(&error);
+                self.patience.doubt(&want.spec.path, doubt, failed)
+            }
             Reach::Chart => false,
         };
         if over {
@@ -468,3 +478,6 @@ impl Check<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

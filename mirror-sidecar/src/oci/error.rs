@@ -162,7 +162,9 @@ impl OciError {
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
-            Self::Url(..) | Self::NoLogin | Self::Login(_) | Self::Realm(..) => Reach::Registry,
+            Self::Url(..) | Self::Realm(..) => Reach::Registry,
+            // Some ask for a login for each repository by itself.
+            Self::NoLogin | Self::Login(_) => Reach::Perhaps,
             Self::NoToken(..) | Self::Challenge => Reach::Perhaps,
             Self::Web(error) | Self::Token(_, error) => match error {
                 // Another server, where it keeps one thing.

@@ -330,7 +330,7 @@ fn a_password_is_sent_where_it_is_wanted_and_when() {
     assert!(!server.asked()[0].contains("authorization"));
     let wrong = digest(&server, &password("wr0ng")).unwrap_err();
     assert!(matches!(wrong, OciError::Login(_)), "{wrong}");
-    assert_eq!(wrong.reach(), Reach::Registry);
+    assert_eq!(wrong.reach(), Reach::Perhaps);
     assert!(!wrong.to_string().contains("wr0ng"));
     let none = digest(&server, &Access::default()).unwrap_err();
     assert!(matches!(none, OciError::NoLogin), "{none}");
@@ -359,7 +359,7 @@ fn whose_fault_a_refusal_is_is_told_apart() {
     let server = behind_token(tokens.url("/token"));
     let wrong = digest(&server, &password("wr0ng")).unwrap_err();
     assert!(matches!(wrong, OciError::Login(_)), "{wrong}");
-    assert_eq!(wrong.reach(), Reach::Registry, "nobody else need be asked");
+    assert_eq!(wrong.reach(), Reach::Perhaps, "others may be asked without");
 
     // A token is given, and it isn't enough: of this repository alone.
     let realm = Server::of(r#"{"token":"t-2"}"#);

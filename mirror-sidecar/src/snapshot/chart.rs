@@ -44,8 +44,15 @@ struct Raw {
 
 #[derive(Deserialize)]
 struct RawRequirements {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "said")]
     dependencies: Option<Vec<Dependency>>,
+}
+
+/// That there are none, if the key stands there without a value: to Helm that isn't the same
+/// as no key.
+fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Dependency>>, D::Error> {
+    let said: Option<Vec<Dependency>> = Option::deserialize(from)?;
+    Ok(Some(said.unwrap_or_default()))
 }
 
 /// A text; nothing, if the key stands there without a value.
@@ -232,18 +239,17 @@ mod tests {
         }
     }
 
+    /// As helm 3 and 4 take them: none is said to be asked for, or nothing is said.
     #[test]
     fn requirements_may_be_empty() {
-        assert!(
-            read_requirements(b"dependencies: []\n", "r")
-                .unwrap()
-                .unwrap()
-                .is_empty()
-        );
-        assert!(
-            read_requirements(b"dependencies:\n", "r")
-                .unwrap()
-                .is_none()
-        );
+        for (text, said) in [
+            ("dependencies: []\n", true),
+            ("dependencies:\n", true),
+            ("{}\n", false),
+            ("", false),
+        ] {
+            let read = read_requirements(text.as_bytes(), "r").unwrap();
+            assert_eq!(read, said.then(Vec::new), "{text}");
+        }
     }
 }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use git2::Oid;
 use tandem_shared::artifact::Limits;
+use tandem_shared::manifest::ChartName;
 
 use super::SnapshotError;
 use super::chart::{self, ChartFile, Dependency};
@@ -87,23 +89,57 @@ pub(super) fn lock(
     Ok(locked.unwrap_or_default())
 }
 
+/// What archives are that aren't named as Helm names them, each looked into once, and no
+/// further than all in all is allowed.
+pub(super) struct Odd {
+    known: BTreeMap<Oid, Option<ChartName>>,
+    limits: Limits,
+    /// Bytes that may still be read.
+    left: u64,
+}
+
+impl Odd {
+    /// None is known; to find out, as much is read as one chart may have.
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            known: BTreeMap::new(),
+            limits,
+            left: limits.bytes,
+        }
+    }
+
+    /// Which chart is in an archive. Helm goes by that, and will say what is wrong with it.
+    fn chart_in(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        id: Oid,
+    ) -> Result<Option<&ChartName>, SnapshotError> {
+        if !self.known.contains_key(&id) {
+            let blob = snapshot.blob(id)?;
+            let described = archive::described(blob.content(), self.limits, &mut self.left);
+            self.known
+                .insert(id, described.ok().map(|chart| chart.name));
+        }
+        Ok(self.known.get(&id).and_then(Option::as_ref))
+    }
+}
+
 /// The charts of that name in `charts/`, packed and unpacked.
 pub(super) fn vendored(
     snapshot: &Snapshot<'_>,
     files: &BTreeMap<String, Leaf>,
     name: &str,
-    limits: Limits,
+    odd: &mut Odd,
 ) -> Result<Vec<Vendored>, SnapshotError> {
     let mut found = remote::archives(files, name);
     for leaf in remote::oddly_named(files) {
-        // Helm goes by what is in it, and will say what is wrong with it.
-        if snapshot.size(leaf.id)? as u64 <= limits.bytes
-            && let Ok(unpacked) = archive::unpack(snapshot.blob(leaf.id)?.content(), limits)
-            && unpacked.chart.name.name == name
+        if let Some(chart) = odd
+            .chart_in(snapshot, leaf.id)?
+            .filter(|it| it.name == name)
         {
             found.push(Vendored {
                 path: leaf.path.clone(),
-                version: Some(unpacked.chart.name.version),
+                version: Some(chart.version.clone()),
             });
         }
     }

@@ -7,7 +7,7 @@ use tandem_shared::request::ResolvedDependency;
 
 use super::SnapshotError;
 use super::chart::{ChartFile, Dependency};
-use super::describe;
+use super::describe::{self, Odd};
 use super::path::shown;
 use super::plan::{Plan, find_chart};
 use super::remote::{self, Remote, Vendored};
@@ -39,6 +39,7 @@ pub(super) fn chart(
         skip,
         stack: Vec::new(),
         copied: 0,
+        odd: Odd::new(limits),
     };
     planner.chart(folder, false)
 }
@@ -51,6 +52,7 @@ struct Planner<'s, 'r> {
     stack: Vec<Vec<String>>,
     /// Siblings that were copied so far.
     copied: usize,
+    odd: Odd,
 }
 
 impl Planner<'_, '_> {
@@ -97,10 +99,10 @@ impl Planner<'_, '_> {
             plan.files.remove(".helmignore");
         }
         self.clear_the_way(&mut plan, &all)?;
-        let several = several(&siblings);
+        let apart = apart(&siblings, &plan.files);
         for (dependency, sibling) in siblings {
             plan.self_contained = None;
-            put_in(&mut plan, dependency, sibling, &several);
+            put_in(&mut plan, dependency, sibling, &apart);
             if plan.files.len() > self.limits.entries {
                 return Err(SnapshotError::too_large(&own, self.limits));
             }
@@ -126,7 +128,7 @@ impl Planner<'_, '_> {
 
     /// What has to be downloaded, since what lies in `charts/` doesn't fit.
     fn remote(
-        &self,
+        &mut self,
         all: &[Dependency],
         files: &Files,
         chart: &ChartFile,
@@ -135,7 +137,8 @@ impl Planner<'_, '_> {
         let mut remote = Vec::new();
         let elsewhere = |one: &&Dependency| !one.repository.starts_with(SIBLING);
         for dependency in all.iter().filter(elsewhere) {
-            let vendored = describe::vendored(self.snapshot, files, &dependency.name, self.limits)?;
+            let vendored =
+                describe::vendored(self.snapshot, files, &dependency.name, &mut self.odd)?;
             if dependency.repository.is_empty() {
                 if vendored.is_empty() {
                     let why = "it names no repository and isn't in charts/; commit it there";
@@ -159,7 +162,7 @@ impl Planner<'_, '_> {
     }
 
     /// Removes from `charts/` what siblings and downloads take the place of.
-    fn clear_the_way(&self, plan: &mut Plan, all: &[Dependency]) -> Result<(), SnapshotError> {
+    fn clear_the_way(&mut self, plan: &mut Plan, all: &[Dependency]) -> Result<(), SnapshotError> {
         let is_sibling = |one: &&Dependency| one.repository.starts_with(SIBLING);
         let siblings = all.iter().filter(is_sibling).map(|one| &one.name);
         let names = plan.remote.iter().map(|one| &one.name).chain(siblings);
@@ -170,7 +173,7 @@ impl Planner<'_, '_> {
                 .filter(|one| one.name == *name && !is_sibling(one));
             let asked: Vec<&Dependency> = asked.collect();
             let of_use = |vendored: &Vendored| asked.iter().any(|other| vendored.fits(other));
-            for vendored in describe::vendored(self.snapshot, &plan.files, name, self.limits)? {
+            for vendored in describe::vendored(self.snapshot, &plan.files, name, &mut self.odd)? {
                 if !of_use(&vendored) {
                     remove(&mut plan.files, &vendored.path);
                 }
@@ -255,29 +258,30 @@ fn fault(dependency: &Dependency, chart: &ChartFile, why: String) -> SnapshotErr
     }
 }
 
-/// Names of which siblings of several versions are asked for.
-fn several(siblings: &[(&Dependency, Plan)]) -> BTreeSet<String> {
+/// Names of siblings that can't have `charts/<name>` to themselves: several versions of them
+/// are asked for, or another one of that name, which something else needs, is there.
+fn apart(siblings: &[(&Dependency, Plan)], files: &Files) -> BTreeSet<String> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (dependency, sibling) in siblings {
         let of = versions.entry(&dependency.name).or_default();
         of.extend(sibling.chart.as_ref().map(|chart| chart.version.as_str()));
     }
-    let several = versions.into_iter().filter(|(_, all)| all.len() > 1);
-    several.map(|(name, _)| name.to_owned()).collect()
+    let taken = |name: &str| files.contains_key(&format!("charts/{name}/Chart.yaml"));
+    let apart = versions
+        .into_iter()
+        .filter(|(name, all)| all.len() > 1 || taken(name));
+    apart.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Puts a sibling into `charts/<name>`, with the version where others of that name are there.
+/// Puts a sibling into `charts/<name>`, with the version where it has to stand `apart`.
 /// Helm goes by what is in folders, not by what they are called.
-fn put_in(plan: &mut Plan, dependency: &Dependency, sibling: Plan, several: &BTreeSet<String>) {
+fn put_in(plan: &mut Plan, dependency: &Dependency, sibling: Plan, apart: &BTreeSet<String>) {
     let name = &dependency.name;
     let version = sibling.chart.as_ref().map(|chart| chart.version.clone());
     let version = version.unwrap_or_default();
-    let plain = format!("charts/{name}/");
-    let taken = plan.resolved.iter().all(|other| other.name != *name)
-        && plan.files.contains_key(&format!("{plain}Chart.yaml"));
-    let prefix = match taken || several.contains(name) {
+    let prefix = match apart.contains(name) {
         true => format!("charts/{name}-{version}/"),
-        false => plain,
+        false => format!("charts/{name}/"),
     };
     // Of one that is asked for twice, the last counts, as with Helm.
     remove(&mut plan.files, &prefix);

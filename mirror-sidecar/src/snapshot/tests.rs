@@ -446,15 +446,25 @@ fn siblings_of_one_name_lie_beside_each_other() {
     // Of one version there is one, as with helm.
     on("lib2", "same");
     assert_eq!(folders(), "charts/lib/files/of-same");
-    // What is vendored for another of that name stays.
-    let dependencies = "- {name: lib, version: ^1, alias: one}\n- {name: lib, version: ^2, repository: 'file://../lib2', alias: two}\n";
-    upstream.write(
-        "umb/Chart.yaml",
-        &format!("apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n{dependencies}"),
-    );
-    let content = content(&upstream, "umb");
-    assert_eq!(content["charts/lib-2.0.0/files/of-lib2"], "lib2");
-    assert!(content["charts/lib/Chart.yaml"].contains("1.0.0"));
+    // What is vendored for another of that name stays, however many are put in.
+    let vendored = "- {name: lib, version: ^1, alias: one}\n";
+    let sibling = |path: &str| {
+        format!("- {{name: lib, version: ^2, repository: 'file://../{path}', alias: {path}}}\n")
+    };
+    for (siblings, last) in [
+        (sibling("lib2"), "lib2"),
+        (sibling("lib2") + &sibling("same"), "same"),
+    ] {
+        upstream.write(
+            "umb/Chart.yaml",
+            &format!(
+                "apiVersion: v2\nname: umb\nversion: 0.1.0\ndependencies:\n{vendored}{siblings}"
+            ),
+        );
+        let content = content(&upstream, "umb");
+        assert_eq!(content[&format!("charts/lib-2.0.0/files/of-{last}")], last);
+        assert!(content["charts/lib/Chart.yaml"].contains("1.0.0"));
+    }
 }
 
 #[test]

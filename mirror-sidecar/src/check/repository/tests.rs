@@ -9,32 +9,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 use tandem_shared::manifest::{Manifest, Reason, SourceState, WantResult};
 use tandem_shared::request::{Want, WantKind};
 use tandem_shared::source::SourceKind;
 
 use crate::testing::server::{Server, ok, status};
-use crate::testing::{Sidecar, good, problem, reason, want};
-
-/// A chart as Helm packs it, with one template.
-fn packed(name: &str, version: &str, marker: &str) -> Vec<u8> {
-    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    let described = format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
-    for (path, content) in [
-        ("Chart.yaml", described.as_str()),
-        ("templates/cm.yaml", marker),
-    ] {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        tar.append_data(&mut header, format!("{name}/{path}"), content.as_bytes())
-            .unwrap();
-    }
-    tar.into_inner().unwrap().finish().unwrap()
-}
+use crate::testing::{Sidecar, good, packed, problem, reason, want};
 
 /// A repository that people publish to, behind a server that knows tags.
 #[derive(Clone, Default)]
