@@ -116,7 +116,7 @@ fn read(
     each: impl FnMut(String, Vec<u8>) -> ControlFlow<()>,
 ) -> (Result<(), ArchiveError>, u64) {
     match archive.fill_buf() {
-        Ok(begin) if begin.starts_with(&[0x1f, 0x8b]) => {}
+        Ok([0x1f, 0x8b, ..]) => {}
         Ok(begin) => return (Err(ArchiveError::not_gzip(begin)), 0),
         Err(error) => return (Err(ArchiveError::broken(error)), 0),
     }
