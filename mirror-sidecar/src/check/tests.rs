@@ -540,17 +540,21 @@ fn a_broken_remote_is_not_taken_for_a_broken_mirror() {
         .join("objects")
         .join(&tree[..2])
         .join(&tree[2..]);
+    let lost = fs::read(&object).unwrap();
     fs::remove_file(&object).unwrap();
-    let failing = sidecar.poll();
-    let failure = failing.failure.unwrap();
-    assert_eq!(failure.reason, Reason::Remote, "{}", failure.message);
-    assert_eq!(failing.results, before.results);
-    // It is still the old mirror, and a file of it that is new can be had.
-    sidecar
-        .request
-        .wants
-        .push(want(WantKind::File, Some("main"), "c/Chart.yaml"));
-    good(&sidecar.poll(), "main:c/Chart.yaml");
+    // It lies in the mirror only as long as that isn't made anew.
+    let mark = sidecar.mirror().join("mark");
+    fs::write(&mark, "").unwrap();
+    let broken = sidecar.poll();
+    let problem = problem(&broken, "main:c");
+    assert_eq!(problem.reason, Reason::Remote, "{}", problem.message);
+    assert!(problem.message.contains(&tree), "{}", problem.message);
+    let kept = &broken.results["main:c"].good;
+    assert_eq!(kept.as_ref(), Some(good(&before, "main:c")));
+    fs::write(&object, lost).unwrap();
+    let mended = sidecar.poll();
+    assert_ne!(good(&mended, "main:c"), good(&before, "main:c"));
+    assert!(mark.exists());
 }
 
 #[test]
